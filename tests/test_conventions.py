@@ -1,4 +1,4 @@
-"""Tests of conventions: private names are not imported, and colours are defined once."""
+"""Tests of conventions: private imports, colours, and pinned actions of the workflow."""
 
 import ast
 import re
@@ -51,3 +51,13 @@ def test_colours_are_defined_in_palette(package: str) -> None:
     for file in (SOURCE / package).glob("*.py"):
         found = re.findall(r"[\"',]#[0-9a-fA-F]{6}", file.read_text(encoding="utf-8"))
         assert not found or file.name == "palette.py", (file.name, found)
+
+
+def test_actions_are_pinned() -> None:
+    """The workflow names actions by commit, with the version as a comment: a tag can be moved."""
+    workflows = sorted((Path(__file__).parents[1] / ".github" / "workflows").glob("*.yml"))
+    lines = [line for file in workflows for line in file.read_text().splitlines()]
+    used = [line for line in lines if "uses:" in line]
+    assert used
+    pinned = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
+    assert [line for line in used if pinned.search(line) is None] == []

@@ -28,6 +28,7 @@ from earatlas.batch.file_arguments import check_unique_stems, expand_file_argume
 from earatlas.batch.job import BatchJob, Outcome
 from earatlas.batch.recordings import LocalizationJob
 from earatlas.batch.sidecar import Recipe, fingerprints_of, read_sidecar, sidecar_path
+from earatlas.code_hash import package_hash
 from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.files import atomic_write_all, record_moves
 from earatlas.threads import parallel_map, run_both
@@ -285,6 +286,7 @@ def test_sidecar_contents(job: CopyJob, tmp_path: Path) -> None:
     outcomes(job, (file,))
     content = json.loads((job.folder / "odd.json").read_text())
     assert content["earatlas"] == ea.__version__
+    assert content["code"] == package_hash()
     assert content["command"] == "copy"
     assert content["settings"] == {"times": 2, "weights": [0.5, 1.0]}
     assert content["versions"]["numpy"] == np.__version__
@@ -337,6 +339,12 @@ def test_reasons_to_process_a_file_again(
     (job.folder / "a.json").write_text(json.dumps(content))
     monkeypatch.setattr(CopyJob, "command", "copy")
     assert why(job) == "it was made by version 0.0.1 of earatlas"
+    content["earatlas"], content["code"] = ea.__version__, "0" * 12
+    (job.folder / "a.json").write_text(json.dumps(content))
+    assert why(job) == "the code of earatlas changed"
+    del content["code"]
+    (job.folder / "a.json").write_text(json.dumps(content))
+    assert why(job) == "the code of earatlas changed"
 
 
 def test_results_of_other_settings_beside_an_old_sidecar(job: CopyJob, tmp_path: Path) -> None:

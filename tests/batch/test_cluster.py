@@ -236,8 +236,13 @@ def test_unsuitable_clusters_raise(
             next(separate_all(folder, tmp_path, client))
         cluster.scale(1)
         client.wait_for_workers(1)
-        monkeypatch.setattr(ea, "__version__", "9.9")
-        with pytest.raises(ea.InputError, match=r"workers must have earatlas 9\.9, got 0"):
+        with monkeypatch.context() as patched:
+            patched.setattr(ea, "__version__", "9.9")
+            with pytest.raises(ea.InputError, match=r"workers must have earatlas 9\.9 .*, got 0"):
+                next(separate_all(folder, tmp_path, client))
+        # The workers are other processes.
+        monkeypatch.setattr("earatlas.batch.cluster.package_hash", lambda: "1234")
+        with pytest.raises(ea.InputError, match=r"\(code 1234\), got 0.*restart workers"):
             next(separate_all(folder, tmp_path, client))
     monkeypatch.setattr("earatlas.batch.cluster._CLUSTER", ClusterSettings(connect_seconds=1))
     refused(run(*call, "tcp://127.0.0.1:9"), "scheduler must be the address")

@@ -29,7 +29,7 @@ from earatlas.experiments import (
 )
 from earatlas.experiments.array_cache import cached_arrays
 from earatlas.experiments.bench import LAYOUTS, azimuth_elevation_errors
-from earatlas.experiments.code_hash import reached_units
+from earatlas.code_hash import reached_units
 from earatlas.experiments.figure_parts import pack_array, unpack_array
 from earatlas.experiments.models import METHODS, fit_method
 from earatlas.experiments.page import mark_stale_rows, without_stale_marks, write_page

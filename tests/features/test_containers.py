@@ -1,5 +1,9 @@
 """Truncated, damaged, concatenated and unsupported sound files are refused before decoding."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +11,7 @@ import pytest
 import soundfile
 
 import earatlas as ea
+from earatlas.features import decoder
 from earatlas.features.audio_files import audio_seconds, read_all_channels
 from earatlas.features.containers import Container, check_container
 
@@ -22,6 +27,7 @@ KINDS = {
     "au": ("AU", "PCM_16", "FILE"),
     "dns": ("AU", "PCM_16", "LITTLE"),
     "caf": ("CAF", "PCM_16", "FILE"),
+    "alac": ("CAF", "ALAC_16", "FILE"),
     "flac": ("FLAC", "PCM_16", "FILE"),
     "ogg": ("OGG", "VORBIS", "FILE"),
     "opus": ("OGG", "OPUS", "FILE"),
@@ -167,6 +173,57 @@ def test_damaged_mp3_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert capfd.readouterr().err == ""
 
 
+def test_damaged_alac_files(tmp_path: Path) -> None:
+    """Damaged lengths of packets are refused, and the decoder prints nothing on standard output."""
+    damaged = bytearray(sound(tmp_path, "alac", seconds=2.0))
+    table = damaged.find(b"pakt") + 12  # its contents: a header of 24 bytes, then lengths
+    end = table + int.from_bytes(damaged[table - 8 : table], "big")
+    damaged[table + 26 : end] = b"\xff" * (end - table - 26)
+    path = tmp_path / "sound.caf"
+    path.write_bytes(damaged)
+    with pytest.raises(ea.InputError, match="it is damaged at its beginning"):
+        read_all_channels(path)
+    # The C library writes its buffer when a process ends.
+    command = f"import earatlas as ea; ea.read_audio({str(path)!r})"
+    result = subprocess.run(
+        [sys.executable, "-c", command], capture_output=True, text=True, check=False
+    )
+    assert "it is damaged at its beginning" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this process decodes without forks")
+def test_printing_decoders_do_not_affect_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MP3 files are decoded by another process, also several at once, without redirection here."""
+    paths = [tmp_path / f"{n}.mp3" for n in range(3)]
+    for n, path in enumerate(paths):
+        path.write_bytes(sound(tmp_path, "mp3", seconds=0.5 + n))
+    readers = [ea.read_blocks(path, block_seconds=0.1, warn=False) for path in paths]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "dup2", lambda *_: pytest.fail("an output was redirected"))
+        first = [next(reader).seconds for reader in readers]
+        rest = [sum(block.seconds for block in reader) for reader in readers]
+    totals = [one + others for one, others in zip(first, rest, strict=True)]
+    assert totals == pytest.approx([0.5, 1.5, 2.5], abs=0.1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this process decodes without forks")
+def test_the_decoding_process_crashes(tmp_path: Path) -> None:
+    """A crash of a decoder is an error about the file, and the next file is read."""
+    path = tmp_path / "sound.mp3"
+    path.write_bytes(sound(tmp_path, "mp3", seconds=2.0))
+    blocks = ea.read_blocks(path, block_seconds=0.1, warn=False)
+    next(blocks)
+    process = decoder._server._process
+    assert process is not None
+    os.killpg(process.pid, signal.SIGKILL)  # the process and the fork that reads the file
+    with pytest.raises(ea.InputError, match=r"not complete.*crashes the decoder"):
+        list(blocks)
+    assert read_all_channels(path).seconds == pytest.approx(2.0, abs=0.1)
+
+
 @pytest.mark.parametrize("file_format", ["IRCAM", "VOC", "PAF", "SVX", "NIST", "MAT5", "HTK"])
 def test_other_formats_are_not_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_format: str
@@ -179,7 +236,7 @@ def test_other_formats_are_not_decoded(
     def fail(*_: object) -> None:
         pytest.fail("the file was opened by libsndfile")
 
-    monkeypatch.setattr("earatlas.features.sound_file.SequentialSoundFile", fail)
+    monkeypatch.setattr("earatlas.features.sound_file.open_decoder", fail)
     for content in (plain, _id3(30) + plain):
         (tmp_path / "x.wav").write_bytes(content)
         with pytest.raises(ea.InputError, match="not those of a supported format"):

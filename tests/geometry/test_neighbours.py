@@ -1,12 +1,14 @@
 """Nearest neighbours and pairs on the unit sphere, compared with SciPy's k-d tree."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.spatial import cKDTree
 
 import earatlas as ea
 from earatlas.geometry.angles import to_vectors
-from earatlas.geometry.neighbours import nearest_neighbours, pairs_within
+from earatlas.geometry.neighbours import NeighbourSettings, nearest_neighbours, pairs_within
 from earatlas.types import Array
 
 
@@ -45,6 +47,31 @@ def test_neighbours_beyond_the_largest_chord_are_missing() -> None:
     expected = cKDTree(points).query(targets, k=2, distance_upper_bound=0.11)[0]
     assert 0.1 < np.isinf(expected).mean() < 0.9
     np.testing.assert_allclose(chords, expected, rtol=0, atol=1e-12)
+
+
+def test_neighbours_by_the_tree() -> None:
+    """The result is the same if there are too many pairs for a cell list."""
+    points, targets = vectors(150, seed=3), vectors(80, seed=4)
+    few = NeighbourSettings(max_pairs=1)
+    for k, max_chord in ((3, 2.0), (1, 0.11)):
+        chords, rows = nearest_neighbours(points, targets, k, max_chord=max_chord)
+        tree_chords, tree_rows = nearest_neighbours(
+            points, targets, k, max_chord=max_chord, settings=few
+        )
+        np.testing.assert_allclose(tree_chords, chords, rtol=0, atol=1e-12)
+        near = np.isfinite(chords)
+        np.testing.assert_array_equal(tree_rows[near], rows[near])
+
+
+def test_dense_points_do_not_take_quadratic_memory() -> None:
+    """4000 points in one cell are not compared with each other, which would take a gigabyte."""
+    points = vectors(4000, seed=6) * 1e-3 + [1.0, 0.0, 0.0]
+    tracemalloc.start()
+    chords = nearest_neighbours(points, points, 2)[0]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6
+    np.testing.assert_allclose(chords, cKDTree(points).query(points, k=2)[0], atol=1e-12)
 
 
 def test_at_most_as_many_neighbours_as_points() -> None:

@@ -26,6 +26,7 @@ from typing import Any
 import earatlas
 from earatlas.batch.job import BatchJob, Outcome, process_file
 from earatlas.batch.sidecar import Recipe
+from earatlas.code_hash import package_hash
 from earatlas.errors import InputError, SettingHint, abbreviate, missing_extra
 from earatlas.files import output_folder, scratch_folder
 from earatlas.threads import single_threaded
@@ -86,12 +87,12 @@ def run_on_cluster(
 
 
 def _check_workers(client: Any) -> None:
-    """Raise InputError if the cluster has no workers, or workers with another earatlas version."""
+    """Raise InputError if the cluster has no workers, or workers with other code of earatlas."""
     try:
         versions = client.run(_version)
     except Exception as error:  # any reason why a worker cannot import earatlas
         raise InputError(
-            f"workers must have earatlas {earatlas.__version__}, got one that cannot import it "
+            f"workers must have earatlas {_version()}, got one that cannot import it "
             f"({abbreviate(str(error))}). Install the same version on all workers."
         ) from error
     if not versions:
@@ -100,15 +101,17 @@ def _check_workers(client: Any) -> None:
             "dask worker ADDRESS --nthreads 1."
         )
     for worker, version in versions.items():
-        if version != earatlas.__version__:
+        if version != _version():
             raise InputError(
-                f"workers must have earatlas {earatlas.__version__}, got {version} at {worker}. "
-                "Install the same version on all workers."
+                f"workers must have earatlas {_version()}, got {version} at {worker}. "
+                "Install the same version on all workers, and restart workers that were started "
+                "before."
             )
 
 
 def _version() -> str:
-    return earatlas.__version__
+    """Return version and hash of the code, which may change without a new version."""
+    return f"{earatlas.__version__} (code {package_hash()})"
 
 
 def _check_shared_folders(folder: Path, files: Sequence[Path], client: Any) -> None:

@@ -1,6 +1,6 @@
 """Sidecar of a result, NAME.json: the answer, and everything that it depends on.
 
-The inputs are a `Recipe` (command, settings, atlas, version) and the files that were read and
+The inputs are a `Recipe` (command, settings, atlas, version, code) and the files that were read and
 written. The outputs are a file beside the results, written atomically after them, and on the next
 run the reason why the file must be processed again, or None if nothing that affects the answer has
 changed.
@@ -17,13 +17,14 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import earatlas
+from earatlas.code_hash import package_hash
 from earatlas.errors import abbreviate, sanitize
 from earatlas.files import atomic_write
 
@@ -77,6 +78,7 @@ class Recipe:
     settings: dict[str, Any]  # JSON values
     atlas: str | None  # hash of the learned parameters
     version: str = earatlas.__version__
+    code: str = field(default_factory=package_hash)  # hash of this package
 
     def difference_from(self, other: Recipe) -> str | None:
         """Return how an earlier recipe differs from this one, or None if it is the same."""
@@ -84,6 +86,8 @@ class Recipe:
             return f"it was made by {_quoted(other.command)}"
         if other.version != self.version:
             return f"it was made by version {_quoted(other.version)} of earatlas"
+        if other.code != self.code:
+            return "the code of earatlas changed"
         if other.atlas != self.atlas:
             return "another atlas"
         names = _differing_settings(self.settings, other.settings)
@@ -160,6 +164,7 @@ def write_sidecar(path: Path, sidecar: Sidecar) -> None:
     """Write a sidecar atomically."""
     content = {
         "earatlas": sidecar.recipe.version,
+        "code": sidecar.recipe.code,
         "command": sidecar.recipe.command,
         "settings": sidecar.recipe.settings,
         "atlas": sidecar.recipe.atlas,
@@ -196,9 +201,8 @@ def read_sidecar(path: Path) -> Sidecar | None:
         content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_reject_constant)
         _check_depth(content)
         settings, answer = dict(content["settings"]), dict(content["answer"])
-        recipe = Recipe(
-            str(content["command"]), settings, content["atlas"], str(content["earatlas"])
-        )
+        version, code = str(content["earatlas"]), str(content.get("code", ""))
+        recipe = Recipe(str(content["command"]), settings, content["atlas"], version, code)
         inputs, outputs = (
             tuple(FileFingerprint(**fingerprint) for fingerprint in content[n])
             for n in _FINGERPRINT_KEYS

@@ -29,9 +29,9 @@ from typing import Any
 import joblib
 
 import earatlas
+from earatlas.code_hash import code_hash
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.experiments.bench import BUILT_IN_HEADS, Bench
-from earatlas.experiments.code_hash import code_hash
 from earatlas.experiments.talkers import describe_speech
 from earatlas.types import Progress
 

@@ -24,8 +24,8 @@ import numpy as np
 from scipy.signal import oaconvolve
 from scipy.special import sph_harm_y
 
+from earatlas.code_hash import code_hash
 from earatlas.experiments.array_cache import cached_arrays
-from earatlas.experiments.code_hash import code_hash
 from earatlas.features.audio import Audio
 from earatlas.features.cues import mean_cues
 from earatlas.features.impulse_responses import transfer_functions

@@ -13,13 +13,12 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import soundfile
 import soxr
 
 from earatlas.errors import EaratlasWarning, InputError, SettingHint
 from earatlas.features.audio import MAX_ABS_SAMPLE, Audio, check_rate, resample
 from earatlas.features.sample_checks import count_clipped
-from earatlas.features.sound_file import open_sound_file
+from earatlas.features.sound_file import SequentialSoundFile, open_sound_file
 from earatlas.types import Array
 
 __all__ = [
@@ -62,7 +61,7 @@ def _check_samples(samples: Array, path: str | Path, start: int, rate: int) -> N
         )
 
 
-def _check_binaural(path: str | Path, sound: soundfile.SoundFile) -> None:
+def _check_binaural(path: str | Path, sound: SequentialSoundFile) -> None:
     if sound.channels < 2:
         raise InputError(
             f"The recording '{path}' has only one channel. Two channels are needed, left ear and "

@@ -25,7 +25,7 @@ from typing import IO, Literal
 
 from earatlas.errors import InputError
 
-__all__ = ["Container", "check_container", "read_chunks"]
+__all__ = ["Container", "caf_frames", "check_container", "read_chunks"]
 
 _MAX_CHUNKS = 1000  # a malicious file may contain millions
 _MAX_RESYNC_BYTES = 4096  # bytes between MP3 frames, at most; libmpg123 gives up after 1024
@@ -43,6 +43,11 @@ class Container(Enum):
     OGG = ("OGG",)
     W64 = ("W64",)
     WAV = ("WAV", "WAVEX", "RF64")
+
+    @property
+    def prints_when_decoded(self) -> bool:
+        """Whether a decoder of this container prints messages about damaged files."""
+        return self in (Container.MP3, Container.CAF)
 
 
 class _Problem(Enum):
@@ -229,6 +234,16 @@ def _chunked_end(content: mmap.mmap, start: int) -> int | None:
         if name == layout.data:
             return None if length < 0 else position + length
     return len(content) + 1
+
+
+def caf_frames(path: Path) -> int | None:
+    """Return the samples per channel that the packet table of a CAF file states, if it has one."""
+    with path.open("rb") as file:
+        for name, position, _ in read_chunks(file):
+            if name == b"pakt":
+                file.seek(position + 8)  # behind the number of packets
+                return int.from_bytes(file.read(8), "big")
+    return None
 
 
 def _au_end(content: mmap.mmap, start: int) -> int | None:

@@ -6,17 +6,14 @@ with the file.
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import soundfile
 
 from earatlas.errors import InputError, existing_file
-from earatlas.features.containers import Container, check_container
-from earatlas.features.wav import libsndfile_path
+from earatlas.features.containers import Container, caf_frames, check_container
+from earatlas.features.decoder import Decoder, open_decoder
 from earatlas.types import Array
 
 __all__ = ["RECORDING_SUFFIXES", "SUPPORTED_RATES_HZ", "SequentialSoundFile", "open_sound_file"]
@@ -31,22 +28,25 @@ RECORDING_SUFFIXES = (
 SUPPORTED_RATES_HZ = (1000, 10**6)  # lowest and highest sampling rate of recordings and heads
 
 
-class SequentialSoundFile(soundfile.SoundFile):  # type: ignore[misc]
-    """A sound file that is only read forward, from beginning to end.
+class SequentialSoundFile:
+    """A sound file that is only read forward, from beginning to end."""
 
-    If a file is seekable, libsndfile trusts the length in its header. Reading forward yields the
-    samples that exist, so that their number can be compared with the header.
-    """
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self.samplerate, self.channels = decoder.samplerate, decoder.channels
+        self.frames = decoder.frames  # samples per channel according to the header of the file
 
-    def seekable(self) -> bool:
-        """Return False: the file is only read forward."""
-        return False
+    def __enter__(self) -> SequentialSoundFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._decoder.close()
 
     @property
     def has_known_length(self) -> bool:
         """Whether the header tells the number of samples."""
         # libsndfile reports very many samples for FLAC files that were written to a pipe.
-        return bool(self.frames < 1 << 62)
+        return self.frames < 1 << 62
 
     def read_blocks(self, path: str | Path, block_seconds: float) -> Iterator[Array]:
         """Yield all samples in blocks (n, channels); raise InputError if the file is truncated."""
@@ -56,9 +56,8 @@ class SequentialSoundFile(soundfile.SoundFile):  # type: ignore[misc]
         while True:
             remaining = self.frames - done if self.has_known_length else size
             try:
-                with _quiet_decoder(self.format in Container.MP3.value):
-                    data = self.read(max(min(size, remaining), 1), "float64", always_2d=True)
-            except soundfile.SoundFileError as error:
+                data = self._decoder.read_forward(max(min(size, remaining), 1))
+            except (OSError, soundfile.SoundFileError) as error:
                 raise _truncated_error(path, done / self.samplerate, _reason(error)) from error
             if not len(data):
                 break
@@ -68,31 +67,6 @@ class SequentialSoundFile(soundfile.SoundFile):  # type: ignore[misc]
             raise _truncated_error(
                 path, done / self.samplerate, f"expected {self.frames} samples per channel"
             )
-
-
-_stderr_lock = threading.Lock()
-
-
-@contextmanager
-def _quiet_decoder(prints: bool) -> Iterator[None]:
-    """Discard standard error meanwhile if the decoder `prints` there, as libmpg123 does."""
-    if not prints:
-        yield
-        return
-    with _stderr_lock:
-        try:
-            saved = os.dup(2)
-        except OSError:  # standard error is closed
-            yield
-            return
-        discarded = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(discarded, 2)
-        try:
-            yield
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-            os.close(discarded)
 
 
 def _truncated_error(path: str | Path, seconds: float, reason: str) -> InputError:
@@ -110,23 +84,26 @@ def open_sound_file(path: str | Path) -> SequentialSoundFile:
         if size == 0:
             raise InputError(f"The file '{path}' is empty. Copy or record it again.")
         container = check_container(path)
-        with _quiet_decoder(container is Container.MP3):
-            sound = SequentialSoundFile(libsndfile_path(path))
+        decoder = open_decoder(path, separate=container.prints_when_decoded)
     except (OSError, soundfile.SoundFileError) as error:
         raise InputError(
             f"The file '{path}' cannot be read as sound ({_reason(error)}). Supported formats: "
             f"{', '.join(RECORDING_SUFFIXES)}. Check that it is complete and really is a sound "
             "file."
         ) from error
+    sound = SequentialSoundFile(decoder)
     try:
-        if sound.format not in container.value:
+        damaged = decoder.format not in container.value
+        if container is Container.CAF:  # libsndfile stops at damaged lengths of packets
+            damaged = damaged or caf_frames(path) not in (None, decoder.frames)
+        if damaged:
             raise InputError(
                 f"The file '{path}' cannot be read as sound (it is damaged at its beginning). "
                 "Copy or record it again."
             )
         _check_header(sound, path, size)
     except InputError:
-        sound.close()
+        decoder.close()
         raise
     return sound
 

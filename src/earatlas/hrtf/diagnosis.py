@@ -16,9 +16,10 @@ import numpy as np
 
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.neighbours import nearest_neighbours
 from earatlas.geometry.spaces import Circle, Plane, Space, Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
-from earatlas.hrtf.label_plausibility import LabelFit, LabelReading, label_fit
+from earatlas.hrtf.label_plausibility import LabelFit, LabelReading, label_fit, sampled_rows
 from earatlas.types import Array, Indices, Mask
 from earatlas.wording import rounded_repr
 
@@ -47,7 +48,6 @@ class DiagnosisSettings:
 
 
 _DEFAULTS = DiagnosisSettings()
-_BLOCK_ROWS = 2048  # directions whose spectra are in memory at the same time
 
 
 @dataclass(frozen=True)
@@ -190,9 +190,7 @@ def largest_gap(space: Space, x: Array) -> tuple[Array, float]:
     """Return the point (2,) farthest from all directions (N, 2), and its distance in degrees."""
     grid = space.grid(3.0)  # spacing in degrees; gaps of interest are larger
     if isinstance(space, Sphere):
-        from scipy.spatial import cKDTree  # imported here because it takes 0.3 s
-
-        nearest = cKDTree(to_vectors(x)).query(to_vectors(grid))[1]
+        nearest = nearest_neighbours(to_vectors(x), to_vectors(grid))[1][:, 0]
     else:
         nearest = space.nearest(x, grid)
     distances = space.distance(grid, x[nearest])
@@ -234,16 +232,15 @@ def _format_range(first: float, last: float) -> str:
 def _rms_ild(head: Head, rows: Indices) -> float:
     """Return the RMS of sums of ILDs over rows (n, m) of directions; NaN without rows.
 
-    With m = 1 these are the ILDs of the directions. The rows are processed in blocks, because the
-    spectra of 50,000 directions take 2 GB.
+    With m = 1 these are the ILDs of the directions. Of many rows a random part is used: the spectra
+    of 50,000 directions take 2 GB.
     """
-    layout, total, count = CueLayout(ipd_band_hz=None), 0.0, 0
-    for start in range(0, len(rows), _BLOCK_ROWS):
-        block = rows[start : start + _BLOCK_ROWS].T
-        sums = sum(head.subset(indices).cues(layout) for indices in block)
-        total += float(np.sum(np.square(sums)))
-        count += np.size(sums)
-    return float(np.sqrt(total / count)) if count else float("nan")
+    if not len(rows):
+        return float("nan")
+    rows = rows[sampled_rows(len(rows))]
+    layout = CueLayout(ipd_band_hz=None)
+    sums = sum(head.subset(indices).cues(layout) for indices in rows.T)
+    return float(np.sqrt(np.mean(np.square(sums))))
 
 
 def _mirrored_pairs(v: Array, lateral: Mask, max_degrees: float) -> Indices:
@@ -251,11 +248,10 @@ def _mirrored_pairs(v: Array, lateral: Mask, max_degrees: float) -> Indices:
 
     ILD(x) + ILD(mirror image of x) is 0 if one ear is a copy of the other.
     """
-    from scipy.spatial import cKDTree  # imported here because it takes 0.3 s
-
-    chord, partner = cKDTree(v).query(v * (1.0, -1.0, 1.0))
-    pairs = np.flatnonzero((chord < np.radians(max_degrees)) & lateral)
-    return np.column_stack([pairs, partner[pairs]])
+    max_chord = np.radians(max_degrees)
+    chord, partner = nearest_neighbours(v, v * (1.0, -1.0, 1.0), max_chord=max_chord)
+    pairs = np.flatnonzero((chord[:, 0] < max_chord) & lateral)
+    return np.column_stack([pairs, partner[pairs, 0]])
 
 
 def _warnings(

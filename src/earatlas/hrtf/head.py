@@ -20,6 +20,7 @@ from earatlas.features.cues import response_cues
 from earatlas.features.impulse_responses import responses_are_reverberant
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors, wrap_degrees
+from earatlas.geometry.neighbours import nearest_neighbours
 from earatlas.geometry.spaces import Circle, Plane, Space, Sphere
 from earatlas.hrtf.truncation import TRUNCATION, truncate_to_direct_sound
 from earatlas.notebooks import HtmlView
@@ -313,13 +314,13 @@ class Head(HtmlView):
         """Median distance in degrees between a direction and its nearest neighbour."""
         if len(self) < 2:
             return float("nan")
-        from scipy.spatial import cKDTree  # imported here because it takes 0.3 s
-
         if self.plane is not None:
+            from scipy.spatial import cKDTree  # imported here because it takes 0.3 s
+
             gaps = cKDTree(self.directions).query(self.directions, k=2)[0][:, 1]
             return float(np.median(gaps)) / self.plane.unit_scale
         v = to_vectors(self.directions)
-        chord = cKDTree(v).query(v, k=2)[0][:, 1]
+        chord = nearest_neighbours(v, v, k=2)[0][:, 1]
         return float(np.median(np.degrees(2 * np.arcsin(np.minimum(chord / 2, 1.0)))))
 
 

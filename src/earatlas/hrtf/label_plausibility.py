@@ -20,9 +20,9 @@ from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.hrtf.interaural_templates import response_delays
-from earatlas.types import Array
+from earatlas.types import Array, Indices
 
-__all__ = ["LabelFit", "LabelPlausibilitySettings", "LabelReading", "label_fit"]
+__all__ = ["LabelFit", "LabelPlausibilitySettings", "LabelReading", "label_fit", "sampled_rows"]
 
 
 class LabelReading(StrEnum):
@@ -41,6 +41,7 @@ class LabelPlausibilitySettings:
     """Thresholds between heads with right and with wrong labels."""
 
     min_directions: int = 6  # fewest directions that are tested
+    max_directions: int = 3000  # of heads with more, a random part is tested
     min_explained: float = 0.8  # fraction of the variance of the delays that y explains
     min_delay_spread: float = 5e-5  # s, standard deviation below which there is nothing to explain
     min_level_spread: float = 1.5  # dB, the same for level differences
@@ -92,6 +93,8 @@ def label_fit(head: Head, settings: LabelPlausibilitySettings = _SETTINGS) -> La
     """
     if head.plane is not None:  # positions in an image
         return LabelFit(float("nan"), LabelReading.DEGREES)
+    if len(head) > settings.max_directions:
+        head = head.subset(sampled_rows(len(head), settings))
     values, spread, slopes = _lateral_values(head, settings)
     x = head.directions
     lateral = to_vectors(x)[:, 1]
@@ -112,6 +115,14 @@ def label_fit(head: Head, settings: LabelPlausibilitySettings = _SETTINGS) -> La
         if _explained(values, directions, slopes, settings)[1]:
             return LabelFit(explained, reading)
     return LabelFit(explained, LabelReading.UNKNOWN)
+
+
+def sampled_rows(n: int, settings: LabelPlausibilitySettings = _SETTINGS) -> Indices:
+    """Return all of n rows, or `max_directions` random ones in ascending order."""
+    if n <= settings.max_directions:
+        return np.arange(n)
+    random = np.random.default_rng(0)
+    return np.sort(random.choice(n, settings.max_directions, replace=False))
 
 
 def _lateral_values(

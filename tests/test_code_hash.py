@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from earatlas.experiments import code_hash as module
+from earatlas import code_hash as module
+from earatlas.code_hash import code_hash, package_hash, reached_units
 from earatlas.experiments import figure2, table1
-from earatlas.experiments.code_hash import code_hash, reached_units
 
 FILES = {
     "__init__.py": "",
@@ -153,3 +153,20 @@ def test_measurements_reach_their_models_but_not_the_texts() -> None:
     assert "earatlas.experiments.table1.section" not in units
     assert len(code_hash(table1.measure)) == 12
     assert code_hash(table1.measure) != code_hash(figure2.measure)
+
+
+def test_package_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hash of the package depends on the name and the contents of every module."""
+
+    def hash_of(files: dict[str, str]) -> str:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        monkeypatch.setattr(module, "_ROOT", folder)
+        return package_hash.__wrapped__()
+
+    files = {"a.py": "x = 1", "b/c.py": "y = 2"}
+    variants = [{**files, "b/c.py": "y = 3"}, {"a.py": "x = 1", "b/d.py": "y = 2"}, {"a.py": "x"}]
+    assert hash_of(files) == hash_of({**files, "notes.txt": "no code"})
+    assert len({hash_of(files), *map(hash_of, variants)}) == 4

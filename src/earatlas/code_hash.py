@@ -1,9 +1,10 @@
-"""Hash of the code on which a function of this package depends.
+"""Hashes of the code of this package, or of that on which one of its functions depends.
 
-The input is a function. The output is a hash over the syntax trees of the definitions that it
-reaches: names and attributes of modules are followed through imports, and a method belongs to it if
-its class is reached and its name occurs as an attribute or a string. Only what can change a number
-counts: comments, formatting, docstrings, annotations, texts of errors and warnings, and modules for
+`package_hash` identifies all modules, comments included, in a few milliseconds. `code_hash` takes a
+function. Its output is a hash over the syntax trees of the definitions that it reaches: names and
+attributes of modules are followed through imports, and a method belongs to it if its class is
+reached and its name occurs as an attribute or a string. Only what can change a number counts:
+comments, formatting, docstrings, annotations, texts of errors and warnings, and modules for
 messages, files and caches do not, and neither do other packages. Modules that are imported by a
 computed name are not found.
 
@@ -21,11 +22,9 @@ from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import earatlas
+__all__ = ["code_hash", "package_hash", "reached_units"]
 
-__all__ = ["code_hash", "reached_units"]
-
-_ROOT = Path(earatlas.__file__).parent
+_ROOT = Path(__file__).parent
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Reference = tuple[str, str]
 # Modules that change no number: lazy names of the package, messages, files and caches.
@@ -33,8 +32,8 @@ _NOT_FOLLOWED = frozenset(
     {
         "earatlas",
         "earatlas.errors",
+        "earatlas.code_hash",
         "earatlas.experiments.array_cache",
-        "earatlas.experiments.code_hash",
         "earatlas.files",
         "earatlas.notebooks",
         "earatlas.types",
@@ -99,6 +98,17 @@ class _Module:
 
     units: dict[str, list[_Unit]] = field(default_factory=dict)  # "": statements without a name
     imports: dict[str, _Reference] = field(default_factory=dict)
+
+
+@cache
+def package_hash() -> str:
+    """Return 12 hexadecimal digits for all modules of this package as they are on the disk."""
+    digest = hashlib.sha256()
+    for path in sorted(_ROOT.rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(_ROOT).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:12]
 
 
 def code_hash(function: Callable[..., Any]) -> str:
