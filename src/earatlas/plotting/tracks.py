@@ -22,7 +22,7 @@ from earatlas.plotting.palette import (
     LEVEL_RANGE_DB,
     source_colour,
 )
-from earatlas.plotting.style import add_grid, style_axes
+from earatlas.plotting.style import add_grid, degree_labels, style_axes
 from earatlas.separation.result import SourceSummary, SourceTrack
 from earatlas.types import Array, Indices
 
@@ -98,7 +98,8 @@ def draw_direction_tracks(axes: Axes, sources: Sequence[SourceSummary], column: 
     ticks = ELEVATION_TICKS if column else AZIMUTH_TICKS
     axes.set_yticks(ticks)
     axes.set_ylim(min(ticks), max(ticks))
-    style_axes(add_grid(axes), "Elevation" if column else "Azimuth", "seconds", "degrees")
+    degree_labels(axes.yaxis)
+    style_axes(add_grid(axes), "Elevation" if column else "Azimuth (left is up)", "seconds")
 
 
 def draw_levels(axes: Axes, tracks: Sequence[SourceTrack]) -> None:
