@@ -9,7 +9,7 @@ cell has the phase of the sum of the cross-spectra of its bins, so that strong b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from earatlas.errors import InputError
 from earatlas.features.audio_files import audio_rate, audio_seconds, read_blocks
 from earatlas.features.stft import FrameStream, squared_magnitude
 from earatlas.plotting.palette import LEVEL_RANGE_DB
+from earatlas.separation.result import SpectrogramSummary
 from earatlas.types import Array, Spectra
 
 __all__ = ["PhaseSettings", "PhaseSpectrogram", "phase_spectrogram"]
@@ -43,6 +44,18 @@ class PhaseSpectrogram:
     seconds: Array  # (T,) midpoint of each column
     frequencies_hz: Array  # (B,)
     radians: Array  # (B, T) within ±π
+
+    def observed_in(self, spectrogram: SpectrogramSummary) -> PhaseSpectrogram:
+        """Return the phases without cells in which the scene has observed no cue."""
+        rows, columns = (
+            np.abs(np.subtract.outer(own, other)).argmin(axis=1)
+            for own, other in (
+                (self.frequencies_hz, spectrogram.frequencies_hz),
+                (self.seconds, spectrogram.seconds),
+            )
+        )
+        observed = np.isfinite(spectrogram.ild_db)[np.ix_(rows, columns)]
+        return replace(self, radians=np.where(observed, self.radians, np.nan))
 
 
 def phase_spectrogram(path: Path, settings: PhaseSettings = _DEFAULTS) -> PhaseSpectrogram:

@@ -78,6 +78,7 @@ def _figures(
 
 def _plot_differences(scene: SceneSummary, phases: PhaseSpectrogram, name: str) -> Figure:
     """Plot the level and phase differences between the ears over time and frequency."""
+    phases = phases.observed_in(scene.spectrogram)
     figure = new_figure(9.0, 6.4)
     axes = figure.add_subplot(2, 1, 1)
     add_colour_bar(draw_ild(axes, scene.spectrogram), axes, "dB, right over left")

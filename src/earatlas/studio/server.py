@@ -17,6 +17,7 @@ computes nothing. Long tasks are jobs: the page asks for their progress and may 
     POST   api/{s}/scenes                         render a scene
     GET    api/{s}/jobs/{j}                       DELETE: cancel the job
     POST   api/{s}/explainer                      data of the page "How it works"
+    GET    api/{s}/explainer/{f}                  its sounds
     WS     api/{s}/live                           sound in, directions and sounds out
 """
 
@@ -124,6 +125,7 @@ class Studio:
         self._static_files = _static_files()
         self._n_listeners = 0
         self._explainer_job: Job | None = None  # shared by all sessions
+        self._explainer_folder = folder.resolve() / "explainer"
         self.app = Guard(Starlette(routes=self._routes(), lifespan=self._lifespan), token, port)
 
     @asynccontextmanager
@@ -157,6 +159,7 @@ class Studio:
             Route(f"{at}/jobs/{{job}}", self._job),
             Route(f"{at}/jobs/{{job}}", self._cancel, methods=["DELETE"]),
             Route(f"{at}/explainer", self._explainer, methods=["POST"]),
+            Route(f"{at}/explainer/{{name}}", self._explainer_file),
             WebSocketRoute(f"{at}/live", self._live),
         ]
 
@@ -433,8 +436,18 @@ class Studio:
         job = self._explainer_job
         if job is None or job.state in ("failed", "cancelled"):
             with self.pool.reserve():
-                job = self._explainer_job = self.pool.submit(Job({"task": "explainer"}))
+                job = self._explainer_job = self.pool.submit(
+                    Job({"task": "explainer", "folder": str(self._explainer_folder)})
+                )
         return JSONResponse({"job": session.register_job(job).id})
+
+    @_with_session
+    async def _explainer_file(self, request: Request, session: Session) -> Response:
+        """Return a sound of the page "How it works", or the responses of its head."""
+        job, name = self._explainer_job, request.path_params["name"]
+        if job is None or name not in (job.result or {}).get("files", ()):
+            raise _NotFoundError
+        return FileResponse(self._explainer_folder / name)
 
     # --- live ----------------------------------------------------------------------------------
 

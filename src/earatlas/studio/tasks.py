@@ -61,7 +61,7 @@ class Tasks:
             ),
             "render": lambda request: scenes.render(request, self._reporter),
             "explainer": lambda request: explainer(
-                _load_atlas(str(SIMULATED_ATLAS)), self._reporter
+                _load_atlas(str(SIMULATED_ATLAS)), Path(request["folder"]), self._reporter
             ),
             "pictures": lambda request: write_pictures(request, self._reporter),
             "live_begin": self._live_begin,

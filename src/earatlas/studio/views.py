@@ -18,7 +18,12 @@ from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.plotting.palette import ILD_LIMIT_DB, LEVEL_RANGE_DB, source_colour
-from earatlas.plotting.posterior_maps import cell_edges, posterior_map
+from earatlas.plotting.posterior_maps import (
+    PosteriorMap,
+    cell_edges,
+    posterior_map,
+    zoomed_map,
+)
 from earatlas.plotting.tracks import marginal_bands
 from earatlas.report.images import (
     ILD_STOPS,
@@ -169,9 +174,17 @@ def _numbers(values: Array, digits: int = 1) -> list[float | None]:
 def map_view(posterior: DirectionPosterior, colour: str) -> dict[str, Any]:
     """Return the regions of a posterior over azimuth and elevation as an image, left on the left.
 
-    On a circle the image has one row, which the page stretches over all elevations.
+    A sharp posterior has a close-up as well. On a circle the image has one row, which the page
+    stretches over all elevations.
     """
-    drawn = posterior_map(posterior)
+    whole, close_up = posterior_map(posterior), zoomed_map(posterior)
+    view = _map_image(posterior, whole, colour)
+    if close_up.extent == whole.extent:
+        return view
+    return {**view, "close_up": _map_image(posterior, close_up, colour)}
+
+
+def _map_image(posterior: DirectionPosterior, drawn: PosteriorMap, colour: str) -> dict[str, Any]:
     left, right, low, high = drawn.extent
     one_dimensional = posterior.space.dims == 1
     return {
@@ -190,7 +203,7 @@ def spectrogram_images(scene: SceneSummary, mixture: Path) -> dict[str, Any]:
     spectrogram = scene.spectrogram
     top = float(spectrogram.level_db.max())
     shade = np.clip((spectrogram.level_db - top) / LEVEL_RANGE_DB + 1, 0.0, 1.0)
-    phases = phase_spectrogram(mixture)
+    phases = phase_spectrogram(mixture).observed_in(spectrogram)
     start, end = cell_edges(phases.seconds)
     low, high = cell_edges(phases.frequencies_hz)
     limit, depth = f"{ILD_LIMIT_DB:g} dB", f"{LEVEL_RANGE_DB:g} dB"
@@ -205,8 +218,12 @@ def spectrogram_images(scene: SceneSummary, mixture: Path) -> dict[str, Any]:
         "ipd_range": {"start": start, "end": end, "low_hz": max(low, 0.0), "high_hz": high},
         "scales": {
             "level": {"stops": LEVEL_STOPS, "low": f"−{depth}", "high": "0 dB, loudest"},
-            "ild": {"stops": ILD_STOPS, "low": f"left louder, −{limit}", "high": f"{limit}, right"},
-            "ipd": {"stops": PHASE_STOPS, "low": "−180°, left earlier", "high": "180°, right"},
+            "ild": {
+                "stops": ILD_STOPS,
+                "low": f"left louder −{limit}",
+                "high": f"{limit} right louder",
+            },
+            "ipd": {"stops": PHASE_STOPS, "low": "right lags −180°", "high": "180° right leads"},
         },
     }
 

@@ -14,7 +14,7 @@ export function pictureSvg({ parts, draw, legend = [], title = "" }) {
   const canvases = parts.map(({ canvas }) => canvas);
   const contents = recordSvg(canvases, draw);
   draw(); // the page keeps its own pixels
-  const width = Math.max(...canvases.map((canvas) => canvas.clientWidth)) + 2 * MARGIN;
+  const width = Math.max(...canvases.map((canvas) => canvas.clientWidth), Math.min(9 * title.length, 900)) + 2 * MARGIN;
   const pieces = [];
   let y = MARGIN;
   const line = (text, size, weight) => {
@@ -54,11 +54,20 @@ export async function picturePng(picture) {
   } finally { URL.revokeObjectURL(image.src); }
 }
 
-async function save(picture, kind) {
-  const blob = kind === "png" ? await picturePng(picture) : new Blob([pictureSvg(picture).text], { type: "image/svg+xml" });
-  const link = el("a", { href: URL.createObjectURL(blob), download: `${picture.file ?? picture.name.toLowerCase().replace(/[^a-z0-9]+/g, "_")}.${kind}` });
+function download(blob, name) {
+  const link = el("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+export function saveText(text, name, type) {
+  download(new Blob([text], { type }), name);
+  announce(`${name} saved.`);
+}
+
+async function save(picture, kind) {
+  const blob = kind === "png" ? await picturePng(picture) : new Blob([pictureSvg(picture).text], { type: "image/svg+xml" });
+  download(blob, `${picture.name.toLowerCase().replace(/[^a-z0-9]+/g, "_")}.${kind}`);
   announce(`${picture.name} saved as ${kind.toUpperCase()}.`);
 }
 
