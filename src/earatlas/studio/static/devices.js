@@ -11,7 +11,7 @@ const QUIET = 40; // dB between the ears from which on one of them counts as sil
 export class DeviceChoice {
   constructor(device, onChange) {
     this.device = device;
-    this.select = el("select", { onchange: () => { this.device = this.select.value; onChange(this.device); } });
+    this.select = el("select", { "aria-label": "Input", onchange: () => { this.device = this.select.value; onChange(this.device); } });
     this.label = el("label", { class: "device" }, "Input ", this.select);
     this.update = () => this.list();
     navigator.mediaDevices?.addEventListener?.("devicechange", this.update);

@@ -138,7 +138,7 @@ class LivePage {
       el("section", { class: "card", "aria-label": "Directions" }, canvas, el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), el("li", {}, "faint: silent")),
         pictureMenu(() => [{ name: "Sphere", title: "Live directions", parts: [{ canvas }], draw: () => this.sphere.paint(), legend: [...this.sources].map(([id, { item, place }]) => ({ colour: item.colour, name: `${id}: ${place.textContent}` })) }])),
       el("div", { class: "side" },
-        el("section", { class: "card transport", "aria-label": "Listening" }, el("b", {}, "Listening"), this.clock, this.button,
+        el("section", { class: "card transport", "aria-label": "Listening" }, el("h1", {}, "Listening"), this.clock, this.button,
           this.stop = el("button", { onclick: () => this.idle() }, icon("stop"), "Stop"), this.choice.label),
         this.meters.card, this.notes, this.none, this.list)), this.history.card);
     this.sphere = new Sphere(canvas);
