@@ -65,7 +65,8 @@ def drawing_hash(functions: Iterable[Callable[..., Any]], packages: Iterable[str
     A picture depends on all code that computes its data. What it looks like depends on the drawing
     code, which changes less often: only definitions whose names start with one of `packages` count.
     """
-    prefixes, texts = tuple(packages), {}
+    prefixes = tuple(packages)
+    texts: dict[str, str] = {}
     for function in functions:
         units = _reach(function.__module__, function.__qualname__)
         texts |= {name: text for name, text in units.items() if name.startswith(prefixes)}

@@ -181,13 +181,13 @@ def _vessl_steps(atlas: Atlas, folder: Path) -> tuple[dict[str, Any], list[str]]
     files = [mixture_file]
     for number in range(1, _PAGE.iterations + 1):
         state = vessl.step(state, all_charts=True)
-        sounds = [f"step{number}_{m + 1}.wav" for m in range(n)]
-        for file, q in zip(sounds, state.assignments, strict=True):
+        step_files = [f"step{number}_{m + 1}.wav" for m in range(n)]
+        for file, q in zip(step_files, state.assignments, strict=True):
             masked = spectra * _mask(q, bins, spectra.shape[1:], 1 / n)
             samples = istft(masked, layout.window, layout.hop, mixture.samples.shape[1])
             Audio(samples, layout.rate).write(folder / file)
-        steps.append({**_step_view(state, bins), "sounds": sounds})
-        files += sounds
+        steps.append({**_step_view(state, bins), "sounds": step_files})
+        files += step_files
     view = {
         "names": list(names),
         "truth": _DIRECTIONS,
