@@ -1,7 +1,7 @@
 """Speed of the studio for a user: the command, its processes, and the page in a browser.
 
     python benchmarks/studio.py            # all parts: five minutes
-    python benchmarks/studio.py start answer frames size memory
+    python benchmarks/studio.py start answer frames size memory archive
 
 Needs Chromium and playwright (the group `dev`). Elapsed seconds depend on the machine and its load;
 CPU seconds are those of the processes of the studio.
@@ -212,6 +212,44 @@ def memory() -> None:
                     print(f"after {number} recordings: {memory_mb(process.pid):.0f} MB")
 
 
+def archive() -> None:
+    """Print the time and memory of a ZIP file of 20 recordings, with and without new pictures."""
+    with tempfile.TemporaryDirectory() as folder, studio() as (address, process, _):
+        data = recording(Path(folder), 3.0, 16_000, 2).read_bytes()
+        with open_page(address) as (page, _):
+            for _ in range(20):
+                page.evaluate(PROCESS_RECORDING, data.hex())
+            wait_until_idle(process.pid)
+            for _ in range(2):
+                before, cpu_before = server_mb(process.pid), cpu_seconds(process.pid)
+                size_mb, most_mb = page.evaluate(MAKE_ARCHIVE) / 1e6, server_mb(process.pid)
+                spent = cpu_seconds(process.pid) - cpu_before
+                print(
+                    f"ZIP of 20 recordings: {size_mb:.0f} MB, CPU {spent:.1f} s, memory of the "
+                    f"server {before:.0f} MB before, {most_mb:.0f} MB after"
+                )
+
+
+def server_mb(pid: int) -> float:
+    """Return the largest resident memory of one process so far in MB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return float(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1e3
+
+
+MAKE_ARCHIVE = """async () => {
+  const { address, get, pollJob, post } = await import("./static/api.js");
+  const recordings = (await get("recordings")).recordings.map(({ recording }) => recording);
+  const { job } = await post("pictures", { recordings });
+  await pollJob(job, () => {});
+  const response = await fetch(address(`archive?recordings=${recordings.join(",")}`));
+  const reader = response.body.getReader();
+  let size = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return size;
+    size += value.length;
+  }
+}"""
 PROCESS_RECORDING = """async (hex) => {
   const { upload, pollJob } = await import("./static/api.js");
   const bytes = Uint8Array.from(hex.match(/../g), (two) => parseInt(two, 16));
@@ -222,7 +260,10 @@ PROCESS_RECORDING = """async (hex) => {
 
 
 if __name__ == "__main__":
-    parts = {"start": start, "answer": answer, "frames": frames, "size": size, "memory": memory}
+    parts = {
+        "start": start, "answer": answer, "frames": frames, "size": size, "memory": memory,
+        "archive": archive,
+    }  # fmt: skip
     parser = argparse.ArgumentParser(description="Measure the studio as a user sees it.")
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help=f"{', '.join(parts)}; default: all"

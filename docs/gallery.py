@@ -1,13 +1,19 @@
-"""Make the figures and sounds of the gallery: `python docs/gallery.py` (two minutes, no data).
+"""Make the pictures and sounds of the documentation: `python docs/gallery.py` (no data needed).
 
 It needs `pip install '.[rooms,speech]'`. Everything is made from the simulated head and the
 synthesized talkers and written to docs/gallery/, including the numbers of the page (numbers.md).
 The figures of the demo's report (README) and of the studio go to docs/images/; they are
-screenshots, which need Chromium and playwright.
+screenshots, which need Chromium and playwright. The figures of docs/results.md are drawn again from
+their rows. The fingerprints of the drawing code are stored in docs/pictures.json; `python
+docs/pictures.py` lists pictures that were made by earlier drawing code.
+
+    python docs/gallery.py                     # all parts: some minutes
+    python docs/gallery.py figures demo        # of figures, demo, studio, results
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -16,6 +22,7 @@ from shutil import which
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pictures
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from PIL import Image
@@ -93,8 +100,9 @@ def in_noise(alone: ea.Audio, snr_db: float) -> ea.Audio:
     return ea.Audio(alone.samples + noise * 10 ** (-snr_db / 20), alone.rate)
 
 
-def demo_of_the_readme(browser: str) -> None:
+def demo_of_the_readme() -> None:
     """Take a screenshot of the upper part of the demo's report: images/demo.png."""
+    browser = find_browser()
     with TemporaryDirectory() as folder:
         demo = "from earatlas.cli import main; main()"
         subprocess.run([sys.executable, "-c", demo, "demo", "-o", folder], check=True)
@@ -106,8 +114,9 @@ def demo_of_the_readme(browser: str) -> None:
     small(shot)
 
 
-def studio_of_the_guide(browser: str) -> None:
+def studio_of_the_guide() -> None:
     """Take a screenshot of the studio with two separated voices: images/studio.png."""
+    browser = find_browser()
     from playwright.sync_api import sync_playwright
 
     command = [sys.executable, "-m", "earatlas", "studio", "--no-browser"]
@@ -128,6 +137,20 @@ def studio_of_the_guide(browser: str) -> None:
     small(IMAGES / "studio.png")
 
 
+def find_browser() -> str:
+    """Return the path of a browser for screenshots."""
+    browser = which("chromium") or which("google-chrome")
+    if browser is None:
+        sys.exit("Screenshots need Chromium on the path. Install it, or choose other parts.")
+    return browser
+
+
+def results_of_the_paper() -> None:
+    """Draw the figures of docs/results.md again from the stored rows."""
+    command = [sys.executable, "-m", "earatlas", "reproduce", "all", "--draw-only"]
+    subprocess.run([*command, "-o", str(FOLDER.parent)], check=True)
+
+
 def row(label: str, cells: Iterable[str]) -> str:
     """Return one row of a Markdown table."""
     return f"| {label} | " + " | ".join(cells) + " |"
@@ -144,8 +167,8 @@ def place(direction: ArrayLike) -> str:
     return f"{azimuth:.1f}°, {elevation:.1f}°"
 
 
-def main() -> None:
-    """Make everything."""
+def figures() -> None:
+    """Make the figures, sounds and numbers of the gallery."""
     FOLDER.mkdir(exist_ok=True)
     head = ea.simulated_head(ea.Sphere().grid(6.0))
     draw(plot_head(head), FOLDER / "head.png")
@@ -171,10 +194,30 @@ def main() -> None:
         f"--8<-- [start:{name}]\n{part}\n--8<-- [end:{name}]" for name, part in parts.items()
     )
     (FOLDER / "numbers.md").write_text(text + "\n", encoding="utf-8")
-    browser = which("chromium") or which("google-chrome")
-    if browser:
-        demo_of_the_readme(browser)
-        studio_of_the_guide(browser)
+
+
+PARTS = {
+    "figures": (figures, "gallery/"),
+    "demo": (demo_of_the_readme, "images/demo"),
+    "studio": (studio_of_the_guide, "images/studio"),
+    "results": (results_of_the_paper, "results/"),
+}
+
+
+def main() -> None:
+    """Make the chosen parts, and store the fingerprints of their drawing code."""
+    parser = argparse.ArgumentParser(description="Make the pictures of the documentation.")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all"
+    )
+    chosen = parser.parse_args().parts or list(PARTS)
+    if unknown := set(chosen) - set(PARTS):
+        parser.error(f"PART must be one of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
+    for name in chosen:
+        make, start = PARTS[name]
+        make()
+        pictures.record(one for one in pictures.pictures() if one.startswith(start))
+    pictures.main()
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-__all__ = ["code_hash", "package_hash", "reached_units"]
+__all__ = ["code_hash", "drawing_hash", "package_hash", "reached_units"]
 
 _ROOT = Path(__file__).parent
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -118,6 +118,23 @@ def code_hash(function: Callable[..., Any]) -> str:
     """
     function = function.func if isinstance(function, partial) else function
     return _code_hash(function.__module__, function.__qualname__, _arguments(function))
+
+
+def drawing_hash(functions: Iterable[Callable[..., Any]], packages: Iterable[str]) -> str:
+    """Return 12 hexadecimal digits for the code of some packages that functions depend on.
+
+    A picture depends on all code that computes its data. What it looks like depends on the drawing
+    code, which changes less often: only definitions whose names start with one of `packages` count.
+    """
+    prefixes = tuple(packages)
+    texts: dict[str, str] = {}
+    for function in functions:
+        units = _reach(function.__module__, function.__qualname__)
+        texts |= {name: text for name, text in units.items() if name.startswith(prefixes)}
+    digest = hashlib.sha256()
+    for name, text in sorted(texts.items()):
+        digest.update(f"\0{name}\0{text}".encode())
+    return digest.hexdigest()[:12]
 
 
 @lru_cache(maxsize=64)

@@ -5,18 +5,23 @@ The studio is started like a user starts it. The tests are skipped without a bro
 
 import base64
 import os
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import matplotlib.image
 import numpy as np
 import pytest
 import soundfile
 
 import earatlas as ea
+from earatlas.plotting.palette import COLOURS
 from earatlas.studio.session import SIMULATED_ATLAS
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -580,6 +585,192 @@ def test_own_head_is_renamed_and_removed(page: Any) -> None:
     assert "Cellar head" not in page.locator("#heads select").inner_text()
 
 
+def download(page: Any, button: Any, path: Path) -> Path:
+    """Click on a button that saves a file, and return the file."""
+    with page.expect_download(timeout=120_000) as started:
+        button.click()
+    started.value.save_as(path)
+    return path
+
+
+def test_pictures_are_saved(page: Any, mixture_file: Path, tmp_path: Path) -> None:
+    """Pictures are saved as PNG and SVG with the colours of the sources; the page is unchanged."""
+    drop_file(page, "party.wav", mixture_file.read_bytes())
+    wait_for_result(page)
+    for menu in page.locator("details.save summary").all():
+        menu.click()
+    pixels = """() => document.querySelector("canvas.map").toDataURL()"""
+    page.wait_for_timeout(300)
+    before = page.evaluate(pixels)
+    for name in ("Sphere", "Over time", "Map of directions"):
+        saved = {
+            kind: download(
+                page,
+                page.get_by_role("button", name=f"Save {name} as {kind}"),
+                tmp_path / f"picture.{kind.lower()}",
+            ).read_bytes()
+            for kind in ("PNG", "SVG")
+        }
+        text = saved["SVG"].decode()
+        assert ElementTree.fromstring(text).tag.endswith("svg")
+        assert COLOURS[0] in text
+        assert COLOURS[1] in text
+        image = matplotlib.image.imread(tmp_path / "picture.png")
+        width = float(re.search(r'width="([0-9.]+)"', text)[1])  # type: ignore[index]
+        assert image.shape[1] == pytest.approx(2 * width, abs=2)
+        assert image[..., :3].std() > 0.01
+    assert page.evaluate(pixels) == before
+
+
+def test_differences_and_maps(page: Any, mixture_file: Path) -> None:
+    """The spectrogram shows level and phase differences with a scale; a map has a close-up."""
+    drop_file(page, "party.wav", mixture_file.read_bytes())
+    wait_for_result(page)
+    shown = """() => [...document.querySelectorAll(".stack canvas")].at(-2).toDataURL()"""
+    pictures = {page.evaluate(shown)}
+    charts = page.get_by_role("region", name="Over time")
+    for name, text in (("ILD", "left louder"), ("IPD", "right leads"), ("Level", "0 dB")):
+        charts.get_by_role("button", name=name, exact=True).click()
+        assert text in charts.locator("figcaption").last.inner_text()
+        pictures.add(page.evaluate(shown))
+    assert len(pictures) == 4
+    card = page.get_by_role("region", name="Map of directions")
+    whole = page.evaluate("document.querySelector('canvas.map').toDataURL()")
+    card.get_by_role("button", name="Map of source 2").click()
+    assert page.evaluate("document.querySelector('canvas.map').toDataURL()") != whole
+    box = card.locator("canvas").bounding_box()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.45 * box["height"])
+    # The centre of a close-up is close to the source.
+    place = page.locator(".source .place").nth(1).inner_text()
+    assert card.locator(".fields .note").inner_text().split(" ")[1][:4] == place.split(" ")[1][:4]
+
+
+def test_all_results_are_saved_as_one_file(page: Any, mixture_file: Path, tmp_path: Path) -> None:
+    """Several dropped recordings are separated, and all of them are in one ZIP file."""
+    short = ea.read_audio(mixture_file)
+    data = _wav(ea.Audio(short.samples[:, :4000], short.rate))
+    page.evaluate(
+        """([data, count]) => {
+          const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+          const held = new DataTransfer();
+          for (let i = 1; i <= count; i += 1) held.items.add(new File([bytes], `take ${i}.wav`));
+          window.dispatchEvent(new DragEvent("drop", { dataTransfer: held, cancelable: true }));
+        }""",
+        [base64.b64encode(data).decode(), 2],
+    )
+    button = page.get_by_role("button", name="Save all 2 as ZIP")
+    button.wait_for(timeout=120_000)
+    with zipfile.ZipFile(download(page, button, tmp_path / "all.zip")) as archive:
+        names = archive.namelist()
+    for n in (1, 2):
+        assert f"take {n}/take {n}.wav" in names
+        assert f"take {n}/pictures/scene.svg" in names
+        assert f"take {n}/take {n}_report.html" in names
+
+
+def test_full_queue_is_waited_for(page: Any, mixture_file: Path) -> None:
+    """While the studio refuses uploads because its queue is full, they are tried again."""
+    waits = """async () => {
+      const { uploadAll } = await import("./static/several.js");
+      const real = XMLHttpRequest.prototype.send;
+      let tries = 0;
+      XMLHttpRequest.prototype.send = function send() {
+        tries += 1;
+        const [status, text] = tries < 3 ? [429, '{"error":"full"}'] : [400, '{"error":"bad"}'];
+        Object.defineProperty(this, "status", { get: () => status });
+        Object.defineProperty(this, "responseText", { get: () => text });
+        this.onload();
+      };
+      const texts = [];
+      const progress = (text) => texts.push(text);
+      const files = [new File([], "a.wav")];
+      const refused = await uploadAll(files, {}, progress, new AbortController().signal);
+      XMLHttpRequest.prototype.send = real;
+      return [tries, refused, texts.some((text) => text.includes("waiting"))];
+    }"""
+    assert page.evaluate(waits) == [3, ["a.wav: bad"], True]
+
+
+def test_live_input_meters_and_history(two_ears: Any, address: str, tmp_path: Path) -> None:
+    """Another input can be chosen while listening; the history has the talker's track."""
+    for page in open_page(two_ears, f"{address}#live"):
+        page.get_by_role("button", name="Listen").click()
+        page.wait_for_selector(".source .place", timeout=60_000)
+        meters = page.get_by_role("region", name="Input levels")
+        assert meters.locator("meter").count() == 2
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('.ears meter')].every((one) => one.value > -50)"
+        )
+        choice = page.get_by_label("Input", exact=True)
+        assert choice.locator("option").count() >= 2
+        choice.select_option(index=1)
+        page.wait_for_timeout(500)
+        clock = float(page.locator(".clock").inner_text().split()[0])
+        page.wait_for_function(
+            f"() => parseFloat(document.querySelector('.clock').textContent) > {clock} + 1"
+        )
+        table = download(
+            page, page.get_by_role("button", name="Save tracks (CSV)"), tmp_path / "tracks.csv"
+        )
+        rows = [line.split(",") for line in table.read_text().splitlines()]
+        assert rows[0][2:6] == [
+            "azimuth_degrees", "elevation_degrees",
+            "azimuth_band_90_degrees", "elevation_band_90_degrees",
+        ]  # fmt: skip
+        azimuths = np.array([float(row[2]) for row in rows[1:]])
+        assert len(azimuths) >= 2
+        assert abs(np.median(azimuths) + 70) < 20
+        assert all(0 < float(row[4]) <= 180 for row in rows[1:])
+
+
+def test_clipping_is_shown(page: Any) -> None:
+    """A meter shows clipping, and which ear is silent."""
+    shows = """async () => {
+      const { EarMeters } = await import("./static/devices.js");
+      const meters = new EarMeters();
+      const loud = new Float32Array(480).fill(1), silent = new Float32Array(480);
+      meters.update(loud, silent, 48000);
+      return [...meters.ears.map(({ clip }) => clip.hidden), meters.note.textContent];
+    }"""
+    left, right, note = page.evaluate(shows)
+    assert (left, right) == (False, True)
+    assert note.startswith("Right ear: almost no sound")
+
+
+def test_directions_and_steps_are_heard(page: Any) -> None:
+    """A click on the sphere plays a sound from there: the nearer ear is louder."""
+    page.get_by_role("link", name="How it works").click()
+    page.get_by_role("region", name="Charts").wait_for(timeout=90_000)
+    card = page.get_by_role("region", name="A direction")
+    box = card.locator("canvas").bounding_box()
+    rendered = """async () => {
+      const { app } = await import("./static/main.js");
+      const { sound } = app.page;
+      await sound.prepare();
+      const [left, right] = [0, 1].map((ear) =>
+        sound.response(sound.at).getChannelData(ear).reduce((sum, x) => sum + x * x, 0));
+      return [sound.playing, 10 * Math.log10(right / left)];
+    }"""
+    decibels = {}
+    for side, x in (("left", 0.36), ("right", 0.64)):
+        page.mouse.click(box["x"] + x * box["width"], box["y"] + 0.55 * box["height"])
+        assert side in card.locator(".place").inner_text()
+        card.get_by_role("button", name="Stop").wait_for(timeout=20_000)
+        playing, decibels[side] = page.evaluate(rendered)
+        assert playing
+    assert decibels["right"] > 1
+    assert decibels["left"] < -1
+    steps = page.get_by_role("region", name="VESSL")
+    steps.get_by_role("button", name="Hugh").click()
+    assert card.get_by_role("button", name="Hear it").is_visible()  # one sound at a time
+    page.get_by_label("Step", exact=True).fill("9")
+    heard = """async () => {
+      const { app } = await import("./static/main.js");
+      return app.page.stepSound.file;
+    }"""
+    assert page.evaluate(heard) == "step10_2.wav"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_accessible(browser: Any, address: str, scheme: str) -> None:
     """The audit of axe-core finds nothing on any page: contrasts, names, roles and structure."""
@@ -601,9 +792,33 @@ def test_pages_are_accessible(browser: Any, address: str, scheme: str) -> None:
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Try two voices").click()
     wait_for_result(page)
+    for menu in page.locator("details.save summary").all():
+        menu.click()
+    page.get_by_role("button", name="IPD").click()
     assert audit() == []
     for name, ready in (("Make a scene", "canvas"), ("Live", "h1"), ("How it works", ".curve")):
         page.get_by_role("link", name=name).click()
         page.locator(f"main {ready}").first.wait_for(timeout=60_000)
         assert audit() == [], name
+    for menu in page.locator("details.save summary").all():
+        menu.click()
+    assert audit() == []
     context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_live_page_is_accessible(two_ears: Any, address: str, scheme: str) -> None:
+    """The audit finds nothing while the page listens; it fits on a phone."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    context = two_ears.new_context(
+        bypass_csp=True, color_scheme=scheme, viewport={"width": 390, "height": 844}
+    )
+    page = context.new_page()
+    page.goto(f"{address}#live")
+    page.get_by_role("button", name="Listen").click()
+    page.get_by_role("region", name="History").wait_for(timeout=60_000)
+    found = axe.Axe().run(page).response["violations"]
+    width = page.evaluate("document.documentElement.scrollWidth")
+    context.close()
+    assert [f"{one['id']}: {one['nodes'][0]['html']}" for one in found] == []
+    assert width <= 390

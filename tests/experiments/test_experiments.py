@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("sklearn", reason="scikit-learn is an extra")
 
 import earatlas as ea
+from earatlas.code_hash import reached_units
 from earatlas.experiments import (
     EXPERIMENTS,
     Bench,
@@ -29,7 +30,6 @@ from earatlas.experiments import (
 )
 from earatlas.experiments.array_cache import cached_arrays
 from earatlas.experiments.bench import LAYOUTS, azimuth_elevation_errors
-from earatlas.code_hash import reached_units
 from earatlas.experiments.figure_parts import pack_array, unpack_array
 from earatlas.experiments.models import METHODS, fit_method
 from earatlas.experiments.page import mark_stale_rows, without_stale_marks, write_page

@@ -1,5 +1,6 @@
 """Tests of figures of a scene, of posterior maps, and of the matching with the ground truth."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from earatlas.plotting.style import save
 from earatlas.plotting.tracks import draw_direction_tracks, marginal_bands
 from earatlas.report import report_page
 from earatlas.separation.result import SourceSummary, SourceTrack
+from earatlas.wording import format_direction
 
 
 def colour_at(axes: Axes, x: float, y: float) -> np.ndarray:
@@ -343,6 +345,33 @@ def test_moving_source_is_matched_along_its_path() -> None:
     np.testing.assert_allclose(true_path[[0, 4, -1], 0], [40, 0, -40], atol=1e-6)
     page = report_page(scene, title="x", truth=truth)
     assert page.count('class="truth"') > 3 * 9  # on the compass, the map and the close-up
+
+
+def test_report_table_compares_a_moving_source_at_the_same_moments() -> None:
+    """Truth, estimate and error of a row are of the time that the row names."""
+    scene, _ = make_scene(places=((0.0, 0.0), (5.0, 0.0)))
+    source = scene.sources[1]
+    seconds = source.track.seconds
+    trajectory = ea.Trajectory((0, 0.25), [(40.0, 0.0), (-40.0, 0.0)])
+    active = np.zeros(len(seconds), dtype=bool)
+    active[2:-1] = True  # the estimate begins after and ends before the talker
+    offsets = np.column_stack([np.linspace(2.0, 8.13, len(seconds)), 0 * seconds])
+    path = np.where(active[:, None], trajectory.at(seconds) + offsets, np.nan)
+    moving = replace(source, track=replace(source.track, directions=path, moves=True))
+    truth = GroundTruth(np.array([[0.0, 0.0]]), names=("Ada",), trajectories=(trajectory,))
+    page = report_page(replace(scene, sources=(moving,)), title="x", truth=truth)
+    table = page[page.index("<tbody>") : page.index("</tbody>")]
+    rows = [re.findall(r"<(?:small|span)>(.*?)</", row) for row in table.split("<tr>")[2:]]
+    steps = np.flatnonzero(active)
+    moments = steps[sorted({0, (len(steps) - 1) // 2, len(steps) - 1})]
+    assert [row[0] for row in rows] == [f"at {seconds[w]:.1f} s" for w in moments]
+    for row, w in zip(rows, moments, strict=True):
+        true = trajectory.at(seconds[w : w + 1])[0]
+        expected = [format_direction(true), format_direction(path[w]), f"{offsets[w, 0]:.1f}°"]
+        assert row[1:] == expected
+    assert f"median {np.median(offsets[active, 0]):.1f}°" in table
+    missed = report_page(replace(scene, sources=()), title="x", truth=truth)
+    assert "40° left, ear height, front → 40° right, ear height, front" in missed
 
 
 def test_direction_distances() -> None:

@@ -1,6 +1,7 @@
 """Tests of the studio's live page and of the data of "How it works"."""
 
 import asyncio
+import io
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 from studio_pages import PORT, Page, ThreadWorker, studio_page
 
 import earatlas as ea
@@ -86,6 +88,10 @@ def test_two_talkers_are_tracked(page: Page) -> None:
     errors = ea.great_circle_error(np.array(PLACES)[:, None], found[None])
     assert errors.min(axis=1).max() < 10
     assert len({source["colour"] for source in state["sources"]}) == len(found)
+    for source in state["sources"]:  # bands of marginals are narrower than the radius
+        assert source["known"]
+        assert 0 < source["bands"][1] < source["radius_90"]
+        assert source["bands"][0] * np.cos(np.radians(source["direction"][1])) < source["radius_90"]
     first = next(source for source in state["sources"] if source["id"] == 1)
     own = int(errors[:, [s["id"] for s in state["sources"]].index(1)].argmin())
     assert ("left" in first["place"]) == (PLACES[own][0] > 0)
@@ -244,6 +250,35 @@ def test_explainer(page: Page) -> None:
     assert np.diff([step["free_energy"] for step in steps]).min() >= -1  # values are rounded
     errors = [ea.great_circle_error(data["vessl"]["truth"], step["directions"]) for step in steps]
     assert np.max(errors[-1]) < 6 < np.max(errors[0])
+    _check_explainer_sounds(page, data)
+
+
+def _check_explainer_sounds(page: Page, data: dict[str, Any]) -> None:
+    """Responses are those of the directions; the sounds of each step add up to the mixture."""
+    hearing = data["hearing"]
+    responses = np.frombuffer(page.get("explainer/responses.bin").content, dtype="<f4")
+    responses = responses.reshape(len(data["directions"]), 2, hearing["taps"])
+    head = ea.simulated_head(ea.Sphere().grid(7.0))
+    np.testing.assert_allclose(responses, head.responses().at_rate(hearing["rate"]), atol=1e-6)
+    left = int(np.argmin([abs(a - 90) + abs(e) for a, e in data["directions"]]))
+    power = (responses[left] ** 2).sum(axis=1)
+    assert power[0] > 2 * power[1]
+    vessl = data["vessl"]
+
+    def sound(name: str) -> np.ndarray:
+        return np.asarray(soundfile.read(io.BytesIO(page.get(f"explainer/{name}").content))[0])
+
+    mixture = sound(vessl["mixture"])
+    first, last = (np.stack([sound(name) for name in vessl["steps"][n]["sounds"]]) for n in (0, -1))
+    for sounds in (first, last):
+        assert np.abs(sounds.sum(axis=0) - mixture).max() < 2e-3 * np.abs(mixture).max()
+    # After the last step both talkers are alone, each nearer to its ear; before, they are mixed.
+    common = [abs(np.corrcoef(one[0].ravel(), one[1].ravel())[0, 1]) for one in (first, last)]
+    assert common[1] < 0.7 * common[0], common
+    balance = 10 * np.log10((last**2).sum(axis=1)) @ [1, -1]
+    assert balance[0] > 1 > -1 > balance[1]
+    assert page.get("explainer/step99_1.wav").status_code == 404
+    assert page.get("explainer/..%2Fheads").status_code == 404
 
 
 def test_package_contains_the_page_and_the_atlas() -> None:

@@ -28,6 +28,7 @@ from earatlas.simulation.trajectories import Trajectory
 from earatlas.types import Array
 
 __all__ = [
+    "ErrorsOverTime",
     "GroundTruth",
     "SourceMatching",
     "assign_by_direction",
@@ -144,7 +145,8 @@ class GroundTruth:
     def direction_error(self, m: int, source: SourceSummary) -> float:
         """Return the direction error of an estimate of true source m, in degrees.
 
-        For a moving source it is the median over the time steps in which the estimate is active.
+        If the source or its estimate moves, it is the median over the time steps in which the
+        estimate is active.
 
         Parameters
         ----------
@@ -159,16 +161,50 @@ class GroundTruth:
             The error in degrees, or in the unit of another space.
         """
         assert self.directions is not None
-        space, trajectory = (
-            source.posterior.space,
-            self.trajectories[m] if self.trajectories else None,
-        )
-        direction, track = self.directions[m], source.track
-        if trajectory is None or not track.active.any():
-            return float(direction_distances(space, direction, source.direction))
+        over_time = self.errors_over_time(m, source)
+        if over_time is not None:
+            return float(np.median(over_time.errors))
+        space = source.posterior.space
+        return float(direction_distances(space, self.directions[m], source.direction))
+
+    def errors_over_time(self, m: int, source: SourceSummary) -> ErrorsOverTime | None:
+        """Compare true source m with its estimate at the same moments.
+
+        Parameters
+        ----------
+        m : int
+            Number of the true source.
+        source : SourceSummary
+            The estimated source.
+
+        Returns
+        -------
+        ErrorsOverTime or None
+            Times at which the estimate is active, with both directions and their distance. None if
+            neither of them moves, or if the estimate is never active.
+        """
+        assert self.directions is not None
+        trajectory = self.trajectories[m] if self.trajectories else None
+        track = source.track
         active = track.active
-        true = trajectory.at(track.seconds[active])
-        return float(np.median(direction_distances(space, true, track.directions[active])))
+        if (trajectory is None and not track.moves) or not active.any():
+            return None
+        seconds, estimated = track.seconds[active], track.directions[active]
+        true = np.broadcast_to(self.directions[m], estimated.shape)
+        if trajectory is not None:
+            true = trajectory.at(seconds)
+        errors = direction_distances(source.posterior.space, true, estimated)
+        return ErrorsOverTime(seconds, true, estimated, errors)
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorsOverTime:
+    """A true source and its estimate at the same n moments."""
+
+    seconds: Array  # (n,) increasing
+    true: Array  # (n, C) degrees
+    estimated: Array  # (n, C) degrees
+    errors: Array  # (n,) distance of both, degrees
 
 
 def direction_distances(space: Space, true: ArrayLike, estimated: ArrayLike) -> Array:

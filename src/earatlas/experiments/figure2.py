@@ -75,11 +75,11 @@ def section(rows: Sequence[Row], folder: Path) -> str:
         both = {(a, b) for a, b in edges}
         for a, b in edges:
             one_way = (b, a) not in both
-            axes.plot(*points[[a, b]].T, color=COLOURS[2 if one_way else 0], linewidth=1.1,
-                      zorder=1)  # fmt: skip
+            axes.plot(*points[[a, b]].T, "--" if one_way else "-", linewidth=1.1,
+                      color=COLOURS[1 if one_way else 0], zorder=1)  # fmt: skip
         axes.plot(*points.T, "o", ms=4, color=INK, zorder=2)
         isolated = np.setdiff1d(np.arange(len(points)), np.ravel(edges))
-        axes.plot(*points[isolated].T, "o", ms=9, mfc="none", color=COLOURS[2], zorder=3)
+        axes.plot(*points[isolated].T, "o", ms=9, mfc="none", color=COLOURS[1], zorder=3)
         kind = "symmetric" if s["symmetric"] else "standard"
         style_axes(axes, f"({'abcd'[panel]}) {kind}, k = {s['neighbours']}")
         axes.set(xticks=[], yticks=[], aspect="equal")
@@ -87,8 +87,8 @@ def section(rows: Sequence[Row], folder: Path) -> str:
         sizes_text.append(f"({'abcd'[panel]}) {sizes.min()} to {sizes.max()}")
     markdown = save_picture(figure, folder, "figure2", "Neighbourhoods, standard and symmetric")
     return (
-        f"{markdown}\n\nRed edges are one-way: only one of the two points counts the other as a "
-        f"neighbour; a red ring is a point without neighbours. Sizes of the neighbourhoods: "
+        f"{markdown}\n\nDashed edges are one-way: only one of the two points counts the other "
+        f"as a neighbour; a ring is a point without neighbours. Sizes of the neighbourhoods: "
         f"{', '.join(sizes_text)}."
     )
 

@@ -69,6 +69,7 @@ def section(rows: Sequence[Row], folder: Path) -> str:
     from earatlas.experiments.figure_parts import new_figure, save_picture, style_axes, unpack_array
     from earatlas.manifold.viewer import rings
     from earatlas.plotting.palette import ELEVATION_MAP
+    from earatlas.plotting.style import degree_labels
 
     parts = []
     for head, head_rows in group_by_head(rows).items():
@@ -96,7 +97,8 @@ def section(rows: Sequence[Row], folder: Path) -> str:
         norm = matplotlib.colors.Normalize(low, high)
         bar = figure.colorbar(matplotlib.cm.ScalarMappable(norm, colours), ax=figure.axes,
                               aspect=30, pad=0.02)  # fmt: skip
-        bar.set_label("elevation in degrees; a line is one elevation", fontsize=8)
+        bar.set_label("elevation; a line is one elevation", fontsize=8)
+        degree_labels(bar.ax.yaxis)
         bar.ax.tick_params(labelsize=7)
         markdown = save_picture(figure, folder, f"figure4_{head}", f"{head}: PCA of frontal cues")
         parts.append(f"**{head}**. {'; '.join(captions)}.\n\n{markdown}")

@@ -132,13 +132,14 @@ def section(rows: Sequence[Row], folder: Path) -> str:
     import matplotlib
 
     from earatlas.experiments.figure_parts import INK, new_figure, save_picture, unpack_array
+    from earatlas.plotting.palette import ELEVATION_MAP
 
     (row, *_), *_ = group_by_head(rows).values()
     r, piece = row["result"], np.array(row["result"]["piece"])
     figure = new_figure(10.0, 4.2)
-    # A random order gives neighbouring pieces different colours.
+    # A random order gives neighbouring pieces different shades, which differ also in lightness.
     order = np.random.default_rng(1).permutation(r["components"])
-    colours = matplotlib.colormaps["tab20"](order[piece] / 20 + 0.01)
+    colours = matplotlib.colormaps[ELEVATION_MAP](order[piece] / (r["components"] - 1))
     for position, (name, title) in enumerate(
         (("y", "Samples, coloured by their piece"), ("image", "Affine images of the pieces")), 1
     ):

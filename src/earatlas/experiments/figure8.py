@@ -65,6 +65,7 @@ def section(rows: Sequence[Row], folder: Path) -> str:
     """Return azimuth and elevation error as functions of K, and the numbers."""
     from earatlas.experiments.figure_parts import (
         COLOURS,
+        MARKERS,
         MISSING,
         new_figure,
         save_picture,
@@ -80,24 +81,29 @@ def section(rows: Sequence[Row], folder: Path) -> str:
         for panel, what in enumerate(("azimuth", "elevation"), start=1):
             axes = figure.add_subplot(1, 2, panel)
             for n, method in enumerate(methods):
-                means = {
-                    K: pool(r["result"][what] for r in selected)["mean"]
+                pooled = {
+                    K: pool(r["result"][what] for r in selected)
                     for K in sizes
                     if (selected := select_rows(head_rows, method=method, components=K))
                 }
-                axes.loglog(list(means), list(means.values()), "o-", ms=4, linewidth=1.4,
-                            color=COLOURS[METHODS.index(method)], label=method)  # fmt: skip
+                means = {K: part["mean"] for K, part in pooled.items()}
+                number = METHODS.index(method)
+                axes.loglog(list(means), list(means.values()), marker=MARKERS[number], ms=5,
+                            linewidth=1.4, color=COLOURS[number], label=method)  # fmt: skip
+                for K, part in pooled.items():  # no interval with fewer than three splits
+                    if "low" in part:
+                        axes.vlines(K, part["low"], part["high"], color=COLOURS[number])
                 for i, K in enumerate(sizes):
                     cell = f"{means[K]:.1f}" if K in means else ""
                     if panel == 1:
                         lines[n].append(cell)
                     else:
                         lines[n][i + 1] += f" / {cell}" if cell else ""
-            style_axes(axes, f"Mean {what} error", "components K", "degrees")
+            style_axes(axes, f"Mean {what} error", "components K")
             axes.set_xticks(sizes, [str(K) for K in sizes])
             axes.minorticks_off()
             ticks = [t for t in (0.2, 0.5, 1, 2, 5, 10, 20, 50) if _is_within(t, axes.get_ylim())]
-            axes.set_yticks(ticks, [f"{t:g}" for t in ticks])
+            axes.set_yticks(ticks, [f"{t:g}°" for t in ticks])
             axes.grid(color=MISSING, linewidth=0.5)
             axes.legend(fontsize=8, frameon=False)
         splits = pluralize(len({row["settings"]["seed"] for row in head_rows}), "random split")

@@ -44,7 +44,7 @@ class Figure9Settings:
 
 
 _FIGURE = Figure9Settings()
-_DRAWN = ("mean", "lower_quartile", "upper_quartile")
+_DRAWN = ("median", "lower_quartile", "upper_quartile")
 ABOUT = """\
 The paper prints no numbers but states that the mean error is always less than half the sparsity
 δ, which is the dashed line. δ is the spacing that a random subset of that size would have on a
@@ -96,11 +96,13 @@ def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def section(rows: Sequence[Row], folder: Path) -> str:
-    """Return means and quartiles as functions of δ, and the line δ / 2."""
+    """Return medians and quartiles as functions of δ, and the line δ / 2."""
     from earatlas.experiments.figure_parts import (
         COLOURS,
         GREY,
+        MARKERS,
         MISSING,
+        degree_labels,
         new_figure,
         save_picture,
         style_axes,
@@ -120,18 +122,19 @@ def section(rows: Sequence[Row], folder: Path) -> str:
                 }
                 if not pooled:
                     continue
-                mean, low, high = np.array([[p[k] for k in _DRAWN] for p in pooled.values()]).T
-                axes.plot(list(pooled), mean, "o-", ms=4, linewidth=1.4, color=COLOURS[n],
-                          label=method)  # fmt: skip
-                shifted = np.array(list(pooled)) + 0.06 * (n - 1)
+                median, low, high = np.array([[p[k] for k in _DRAWN] for p in pooled.values()]).T
+                shifted = np.array(list(pooled)) + 0.08 * (n - 1)
+                axes.plot(shifted, median, marker=MARKERS[n], ms=5, linewidth=1.4,
+                          color=COLOURS[n], label=method)  # fmt: skip
                 axes.vlines(shifted, low, np.minimum(high, highest), linewidth=0.8,
                             color=COLOURS[n])  # fmt: skip
-                top = max(top, float(mean.max()), float(high.max()))
+                top = max(top, float(median.max()), float(high.max()))
                 lines.append(
                     [f"{what} °, {method}", *(format_mean_std(pooled.get(d)) for d in degrees)]
                 )
             axes.plot(degrees, np.array(degrees) / 2, "--", color=GREY, label="δ / 2")
-            style_axes(axes, f"{what.capitalize()} error", "sparsity δ, degrees", "degrees")
+            style_axes(axes, f"{what.capitalize()} error, median and quartiles", "sparsity δ")
+            degree_labels(axes.xaxis, axes.yaxis)
             axes.set_ylim(0, min(1.05 * top, highest))
             axes.grid(color=MISSING, linewidth=0.5)
             axes.legend(fontsize=8, frameon=False, loc="upper left")

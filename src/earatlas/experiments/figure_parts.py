@@ -11,15 +11,17 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from earatlas.plotting.palette import COLOURS, GREY, INK, MISSING
-from earatlas.plotting.style import new_figure, save, style_axes
+from earatlas.plotting.palette import COLOURS, GREY, INK, MARKERS, MISSING
+from earatlas.plotting.style import degree_labels, new_figure, save, style_axes
 from earatlas.types import Array
 
 __all__ = [
     "COLOURS",
     "GREY",
     "INK",
+    "MARKERS",
     "MISSING",
+    "degree_labels",
     "new_figure",
     "pack_array",
     "save_picture",

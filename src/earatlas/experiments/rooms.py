@@ -282,10 +282,11 @@ def section(rows: Sequence[Row], folder: Path) -> str:
 
 
 def _draw(head: str, rows: Sequence[Row], cases: Sequence[Case], folder: Path) -> str:
-    """Draw median errors and the coverage of the 90 % regions, case by case."""
+    """Draw medians and quartiles of the errors, and the coverage of the 90 % regions."""
     from earatlas.experiments.figure_parts import (
         COLOURS,
         GREY,
+        MARKERS,
         MISSING,
         new_figure,
         save_picture,
@@ -301,26 +302,24 @@ def _draw(head: str, rows: Sequence[Row], cases: Sequence[Case], folder: Path) -
         ]
         fill = {REVERBERANT: COLOURS[n], ANECHOIC: "none"}[atlas]  # rings, visible if both agree
         style: dict[str, Any] = {
-            "ms": 4 + 4 * n,
+            "ms": 5,
             "color": COLOURS[n],
             "mfc": fill,
             "label": ATLASES[atlas],
         }
-        medians.semilogy(
-            positions,
-            [np.median(statistics.errors) for statistics in statistics_by_case],
-            "o",
-            **style,
+        quartiles = np.array(
+            [np.quantile(one.errors, (0.25, 0.5, 0.75)) for one in statistics_by_case]
         )
-        coverage.plot(
-            positions, [statistics.within(0.9) for statistics in statistics_by_case], "o", **style
-        )
+        shifted = positions + 0.12 * (n - 0.5)
+        medians.semilogy(shifted, quartiles[:, 1], MARKERS[n], **style)
+        medians.vlines(shifted, quartiles[:, 0], quartiles[:, 2], color=COLOURS[n], linewidth=1)
+        coverage.plot(shifted, [one.within(0.9) for one in statistics_by_case], MARKERS[n], **style)
     coverage.axhline(90, color=GREY, linestyle="--", linewidth=1)
-    style_axes(medians, "Median error", "", "degrees")
+    style_axes(medians, "Error, median and quartiles")
     style_axes(coverage, "True directions in the 90 % region", "", "%")
     low, high = medians.get_ylim()
     ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low <= t <= high]
-    medians.set_yticks(ticks, [f"{t:g}" for t in ticks])
+    medians.set_yticks(ticks, [f"{t:g}°" for t in ticks])
     medians.minorticks_off()
     coverage.set_ylim(-3, 103)
     for axes in (medians, coverage):

@@ -11,7 +11,14 @@ from matplotlib.figure import Figure
 from earatlas.errors import InputError
 from earatlas.features.cues import Cues
 from earatlas.plotting.palette import DIFFERENCE_MAP, ILD_LIMIT_DB, MISSING, PHASE_MAP
-from earatlas.plotting.style import add_colour_bar, add_title, axes_figure, new_figure, style_axes
+from earatlas.plotting.style import (
+    add_colour_bar,
+    add_title,
+    axes_figure,
+    new_figure,
+    phase_labels,
+    style_axes,
+)
 
 __all__ = ["plot_cues"]
 
@@ -64,7 +71,8 @@ def plot_cues(
     both = (
         ("Level difference", layout.ild_frequencies, cues.ild,
          (DIFFERENCE_MAP, ILD_LIMIT_DB, "dB, right over left")),
-        ("Phase difference", layout.ipd_frequencies, cues.ipd, (PHASE_MAP, np.pi, "radians")),
+        ("Phase difference", layout.ipd_frequencies, cues.ipd,
+         (PHASE_MAP, np.pi, "radians, right minus left")),
     )  # fmt: skip
     panels = [panel for panel in both if len(panel[1])]
     given = _check_axes(ax, len(panels))
@@ -86,7 +94,9 @@ def plot_cues(
             interpolation="nearest",
         )
         style_axes(axes, name, "seconds" if row == len(panels) else "", "kHz")
-        add_colour_bar(image, axes, label)
+        bar = add_colour_bar(image, axes, label)
+        if cmap == PHASE_MAP:
+            phase_labels(bar.ax.yaxis)
     return figure if given else add_title(figure, title)
 
 

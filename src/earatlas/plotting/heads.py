@@ -26,7 +26,9 @@ from earatlas.plotting.style import (
     add_grid,
     add_title,
     axes_figure,
+    degree_labels,
     new_figure,
+    phase_labels,
     style_axes,
 )
 from earatlas.types import Array, Indices, Mask
@@ -121,6 +123,7 @@ def _draw_horizontal(axes: Axes, head: Head, panel: _Panel) -> None:
     if _draw_cues(axes, head, panel, azimuth, np.stack([azimuth, 0 * azimuth], axis=1)):
         axes.set_xlim(180, -180)
         axes.set_xticks(AZIMUTH_TICKS)
+        degree_labels(axes.xaxis)
         style_axes(axes, panel.title, "azimuth (left … right)", "kHz")
 
 
@@ -130,8 +133,10 @@ def _draw_median(axes: Axes, head: Head, panel: _Panel) -> None:
     angle = np.radians(polar)
     plane = to_directions(np.stack([np.cos(angle), 0 * angle, np.sin(angle)], axis=1))
     if _draw_cues(axes, head, panel, polar, plane):
-        axes.set_xticks((-90, 0, 90, 180, 270))
-        style_axes(axes, panel.title, "polar angle: 0 front, 90 above, 180 behind", "kHz")
+        names = ("below", "front", "above", "behind", "below")
+        axes.set_xticks((-90, 0, 90, 180, 270), [f"{a}°\n{name}".replace("-", "−") for a, name in
+                        zip((-90, 0, 90, 180, 270), names, strict=True)])  # fmt: skip
+        style_axes(axes, panel.title, "polar angle", "kHz")
 
 
 def _draw_cues(axes: Axes, head: Head, panel: _Panel, angles: Array, plane: Array) -> bool:
@@ -157,8 +162,10 @@ def _draw_cues(axes: Axes, head: Head, panel: _Panel, angles: Array, plane: Arra
         shading="nearest",
         rasterized=True,
     )
-    label = "radians" if panel.cmap == PHASE_MAP else "dB, right over left"
-    add_colour_bar(mesh, axes, label)
+    if panel.cmap == PHASE_MAP:
+        phase_labels(add_colour_bar(mesh, axes, "radians, right minus left").ax.yaxis)
+    else:
+        add_colour_bar(mesh, axes, "dB, right over left")
     return True
 
 
@@ -176,4 +183,5 @@ def _draw_coverage(axes: Axes, head: Head) -> None:
     axes.set_ylim(-90, 90)
     axes.set_xticks(AZIMUTH_TICKS)
     axes.set_yticks(ELEVATION_TICKS)
+    degree_labels(axes.xaxis, axes.yaxis)
     style_axes(add_grid(axes), f"{len(head)} directions", "azimuth (left … right)", "elevation")

@@ -22,6 +22,7 @@ __all__ = [
     "LEFT_EAR",
     "LEVEL_MAP",
     "LEVEL_RANGE_DB",
+    "MARKERS",
     "MEAN_COLOUR",
     "MISSING",
     "MISSING_OPACITY",
@@ -39,8 +40,10 @@ TRUTH_COLOUR, MEAN_COLOUR = "#d7263d", "#2a9d5c"  # marks of true directions and
 # Sources: based on the palette of Okabe and Ito (2008) for colour-blind readers, with a contrast of
 # at least 3 to 1 to light and dark pages, and none of them the red of the truth.
 COLOURS = ("#0072b2", "#d17f00", "#009e73", "#c8589a", "#3d9bdc", "#b65a16", "#6b7280")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # of the same curves, for readers who see no colours
 BLACK, WHITE = "#10151a", "#ffffff"  # text on a coloured background
 LEFT_EAR, RIGHT_EAR = "#2a6fc4", "#d1303f"  # which ear is louder, on a light or dark background
+# Colour maps are perceptually uniform, and none distinguishes red from green.
 LEVEL_MAP = "magma"  # colour map of spectrograms
 DIFFERENCE_MAP, PHASE_MAP = "RdBu_r", "twilight_shifted"  # colour maps of ILD and IPD
 ELEVATION_MAP = "viridis"  # colour map of the lines of manifolds

@@ -27,7 +27,13 @@ from earatlas.plotting.posterior_maps import (
     posterior_map,
     zoomed_map,
 )
-from earatlas.plotting.style import add_grid, escape_mathtext, style_axes, tint_colormap
+from earatlas.plotting.style import (
+    add_grid,
+    degree_labels,
+    escape_mathtext,
+    style_axes,
+    tint_colormap,
+)
 from earatlas.types import Array
 
 __all__ = [
@@ -141,8 +147,9 @@ def label_axes(axes: Axes, space: Space, title: str) -> None:
     right, left = sorted(axes.get_xlim())
     axes.set_xlim(left, right)
     axes.xaxis.set_major_locator(MultipleLocator(_tick_spacing(left - right)))
-    axes.xaxis.set_major_formatter(lambda x, _: f"{wrap_degrees(x):g}".replace("-", "−"))
+    degree_labels(axes.xaxis)
     if space.dims == 2:
+        degree_labels(axes.yaxis)
         low, high = axes.get_ylim()
         axes.yaxis.set_major_locator(MultipleLocator(_tick_spacing(high - low)))
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from earatlas.errors import InputError
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane, Space
-from earatlas.plotting.palette import COLOURS, GREY, INK, MISSING
+from earatlas.plotting.palette import COLOURS, GREY, INK, MARKERS, MISSING
 from earatlas.plotting.posterior_maps import (
     MapSettings,
     PosteriorMap,
@@ -299,8 +299,10 @@ def plot_reliability(
     for i, (name, levels) in enumerate(curves.items()):
         inside = np.searchsorted(levels, nominal, side="right") * (100 / len(levels))
         dash = ("-", "--", ":")[i // len(COLOURS) % 3]
+        # The marks of the curves are at different levels, so that they do not hide each other.
+        marks = slice(6 * (i % len(MARKERS)), None, 6 * len(MARKERS))
         axes.plot(100 * nominal, inside, dash, color=COLOURS[i % len(COLOURS)], linewidth=1.4,
-                  label=name)  # fmt: skip
+                  marker=MARKERS[i % len(MARKERS)], markevery=marks, ms=5, label=name)  # fmt: skip
     # Targets: 45 to 55 % of the truths in the 50 % region, 85 to 95 % in the 90 % region.
     level, lowest, highest = np.array([(50, 45, 55), (90, 85, 95)]).T
     axes.errorbar(level, (lowest + highest) / 2, (highest - lowest) / 2, fmt="none", ecolor=INK,

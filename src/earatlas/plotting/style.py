@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from earatlas.errors import InputError, check_path
 from earatlas.files import atomic_write
+from earatlas.geometry.angles import wrap_degrees
 from earatlas.plotting.palette import GREY, INK, MISSING
 
 __all__ = [
@@ -23,8 +27,10 @@ __all__ = [
     "add_title",
     "axes_figure",
     "check_figure_path",
+    "degree_labels",
     "escape_mathtext",
     "new_figure",
+    "phase_labels",
     "save",
     "style_axes",
     "tint_colormap",
@@ -82,11 +88,29 @@ def add_grid(axes: Axes) -> Axes:
     return axes
 
 
-def add_colour_bar(image: ScalarMappable, axes: Axes, label: str) -> None:
-    """Add the colour bar of an image beside its axes."""
-    bar = axes.figure.colorbar(image, ax=axes, pad=0.02, aspect=18)
+def degree_labels(*axes: Axis) -> None:
+    """Label the ticks of axes with degree signs; angles beyond ±180 degrees are wrapped."""
+    for axis in axes:
+        axis.set_major_formatter(lambda v, _: f"{_wrapped(v):g}°".replace("-", "−"))
+
+
+def _wrapped(degrees: float) -> float:
+    """Return an angle within ±180 degrees; 180 and 270 degrees of a polar angle are not wrapped."""
+    rounded = round(float(degrees), 6)
+    return rounded if abs(rounded) <= 180 else float(wrap_degrees(rounded))
+
+
+def phase_labels(axis: Axis) -> None:
+    """Label an axis of phases between -π and π with fractions of π."""
+    axis.set_ticks([-np.pi, -np.pi / 2, 0.0, np.pi / 2, np.pi], ["−π", "−π/2", "0", "π/2", "π"])
+
+
+def add_colour_bar(image: ScalarMappable, axes: Axes, label: str) -> Colorbar:
+    """Add the colour bar of an image beside its axes, and return it."""
+    bar = axes_figure(axes).colorbar(image, ax=axes, pad=0.02, aspect=18)
     bar.set_label(label, fontsize=8, color=INK)
     bar.ax.tick_params(labelsize=7)
+    return bar
 
 
 def check_figure_path(path: Path) -> None:

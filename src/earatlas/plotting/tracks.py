@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.angles import wrap_degrees
 from earatlas.geometry.credible_region import gaussian_radius_90
+from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.plotting.palette import (
     AZIMUTH_TICKS,
@@ -22,7 +24,7 @@ from earatlas.plotting.palette import (
     LEVEL_RANGE_DB,
     source_colour,
 )
-from earatlas.plotting.style import add_grid, style_axes
+from earatlas.plotting.style import add_grid, degree_labels, style_axes
 from earatlas.separation.result import SourceSummary, SourceTrack
 from earatlas.types import Array, Indices
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "alternative_bands",
     "continuous_runs",
     "draw_direction_tracks",
     "draw_levels",
@@ -57,11 +60,37 @@ def marginal_bands(source: SourceSummary) -> Array:
     track, space = source.track, source.posterior.space
     if track.moves:
         return isotropic_bands(track, space)
-    deviation = source.posterior.sample(_N_DRAWS) - source.direction
-    if space.holds_directions:
-        deviation[:, 0] = wrap_degrees(deviation[:, 0])
-    widths = np.quantile(np.abs(deviation), 0.9, axis=0)
+    widths = _sampled_bands(source.posterior, source.direction, _N_DRAWS)
     return np.where(track.active[:, None], widths, np.nan)
+
+
+def alternative_bands(
+    space: Space, alternatives: Sequence[Alternative], n_draws: int = 500
+) -> Array:
+    """Return half-widths (C,) of the 90 % bands around the first of several possible directions.
+
+    Each alternative is an isotropic Gaussian with its radius and probability. The bands are those
+    of their mixture, so that an alternative behind the head widens the band of azimuth.
+    """
+    weights = np.array([one.probability for one in alternatives])
+    deviations = [one.radius_90 / gaussian_radius_90(space.dims) for one in alternatives]
+    mixture = DirectionPosterior(
+        space,
+        np.stack([one.direction for one in alternatives]),
+        weights / weights.sum(),
+        np.zeros((len(weights), space.dims)),
+        np.stack([max(one, 1e-3) ** 2 * np.eye(space.dims) for one in deviations]),
+    )
+    return _sampled_bands(mixture, alternatives[0].direction, n_draws)
+
+
+def _sampled_bands(posterior: DirectionPosterior, direction: Array, n_draws: int) -> Array:
+    """Return half-widths (C,) around a direction that hold 90 % of each marginal distribution."""
+    deviation = posterior.sample(n_draws) - direction
+    if posterior.space.holds_directions:
+        deviation[:, 0] = wrap_degrees(deviation[:, 0])
+    widths: Array = np.quantile(np.abs(deviation), 0.9, axis=0)
+    return widths
 
 
 def isotropic_bands(track: SourceTrack, space: Space) -> Array:
@@ -98,7 +127,8 @@ def draw_direction_tracks(axes: Axes, sources: Sequence[SourceSummary], column: 
     ticks = ELEVATION_TICKS if column else AZIMUTH_TICKS
     axes.set_yticks(ticks)
     axes.set_ylim(min(ticks), max(ticks))
-    style_axes(add_grid(axes), "Elevation" if column else "Azimuth", "seconds", "degrees")
+    degree_labels(axes.yaxis)
+    style_axes(add_grid(axes), "Elevation" if column else "Azimuth (left is up)", "seconds")
 
 
 def draw_levels(axes: Axes, tracks: Sequence[SourceTrack]) -> None:

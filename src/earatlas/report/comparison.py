@@ -102,17 +102,14 @@ def comparison_table(scene: SceneSummary, comparison: SceneComparison) -> str:
     if comparison.score is not None:
         columns += ["SDR before", "SDR after", "SIR before", "SIR after"]
         columns += ["STOI", "ILD error", "ITD error"]
-    rows = [
-        [
-            escape(name),
-            *_direction_cells(scene, comparison, i),
-            *_quality_cells(comparison.score, i),
-            *_binaural_cells(comparison, i),
-        ]
-        for i, name in enumerate(comparison.truth.names)
-    ]
+    rows = []
+    for i, name in enumerate(comparison.truth.names):
+        directions = _direction_cells(scene, comparison, i)
+        measures = [*_quality_cells(comparison.score, i), *_binaural_cells(comparison, i)]
+        rows.append([escape(name), *directions, *measures])
+        rows += [[*cells, *[""] * len(measures)] for cells in _moment_rows(scene, comparison, i)]
     mean_row = []
-    if comparison.score is not None and len(rows) > 1:
+    if comparison.score is not None and len(comparison.truth) > 1:
         means = [*_quality_cells(comparison.score, None), *_binaural_cells(comparison, None)]
         mean_row = ["Mean", *[""] * (len(columns) - 1 - len(means)), *means]
     notes = [f'<p class="note warn">{note}</p>' for note in _notes(scene, comparison)]
@@ -136,17 +133,45 @@ def _direction_cells(scene: SceneSummary, comparison: SceneComparison, i: int) -
     """Return the cells of true source i: true direction, estimated direction, error."""
     if comparison.truth.directions is None or comparison.by_direction is None:
         return []
-    true, j = comparison.truth.directions[i], int(comparison.by_direction.found[i])
+    j = int(comparison.by_direction.found[i])
     space = scene.sources[0].posterior.space if scene.sources else Sphere()
     if j < 0:
-        return [format_position(space, true), "not found", "–"]
+        path = comparison.truth.positions(i)[[0, -1]]
+        ends = dict.fromkeys(format_position(space, place) for place in path)
+        return [" → ".join(ends), "not found", "–"]
     source = scene.sources[j]
-    error = comparison.truth.direction_error(i, source)
     dot = f'<span class="dot" style="background:{source_colour(j)}"></span>'
+    error = format_error(space, comparison.truth.direction_error(i, source))
+    over_time = comparison.truth.errors_over_time(i, source)
+    if over_time is None:
+        true = comparison.truth.directions[i]
+        return [format_position(space, true), f"{dot}{source.describe_place()}", error]
+    paths = [
+        " → ".join(format_position(space, places[n]) for n in (0, -1))
+        for places in (over_time.true, over_time.estimated)
+    ]
+    return [paths[0], dot + paths[1], f"median {error}"]
+
+
+def _moment_rows(scene: SceneSummary, comparison: SceneComparison, i: int) -> list[list[str]]:
+    """Return one row per moment of a moving source: time, true and estimated direction, error.
+
+    The moments are the first, the middle and the last one at which the estimate is active.
+    """
+    if comparison.truth.directions is None or comparison.by_direction is None:
+        return []
+    j = int(comparison.by_direction.found[i])
+    over_time = None if j < 0 else comparison.truth.errors_over_time(i, scene.sources[j])
+    if over_time is None:
+        return []
+    space, last = scene.sources[j].posterior.space, len(over_time.seconds) - 1
     return [
-        format_position(space, true),
-        f"{dot}{source.describe_place()}",
-        format_error(space, error),
+        [
+            f"<small>at {over_time.seconds[n]:.1f} s</small>",
+            *(format_position(space, at[n]) for at in (over_time.true, over_time.estimated)),
+            format_error(space, float(over_time.errors[n])),
+        ]
+        for n in sorted({0, last // 2, last})
     ]
 
 

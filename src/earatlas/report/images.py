@@ -22,16 +22,20 @@ from earatlas.plotting.palette import (
     LEFT_EAR,
     LEVEL_MAP,
     MISSING_OPACITY,
+    PHASE_MAP,
     RIGHT_EAR,
     WHITE,
 )
 from earatlas.types import Array
 
 __all__ = [
+    "ILD_STOPS",
     "LEVEL_STOPS",
+    "PHASE_STOPS",
     "ild_image",
     "level_image",
     "mask_image",
+    "phase_image",
     "png",
     "text_colour",
 ]
@@ -40,8 +44,17 @@ Bytes = NDArray[np.uint8]
 
 # Evidence: docs/figures/settings/report.md, "images".
 _SHADES = 48  # number of shades of an image
-# Colours of a spectrogram's legend, from quiet to loud.
-LEVEL_STOPS = tuple(to_hex(matplotlib.colormaps[LEVEL_MAP](at)) for at in (0, 0.25, 0.5, 0.75, 1.0))
+
+
+def _stops(name: str, count: int) -> tuple[str, ...]:
+    """Return colours of a colour map at equal distances, for a legend."""
+    return tuple(to_hex(matplotlib.colormaps[name](at)) for at in np.linspace(0, 1, count))
+
+
+# Colours of legends: from quiet to loud, from the left to the right ear, from -π to π.
+LEVEL_STOPS = _stops(LEVEL_MAP, 5)
+ILD_STOPS = (LEFT_EAR, "transparent", RIGHT_EAR)
+PHASE_STOPS = _stops(PHASE_MAP, 9)
 
 
 def png(indices: Bytes, palette: Bytes) -> bytes:
@@ -97,6 +110,12 @@ def ild_image(ild_db: Array, limit_db: float) -> str:
     half = np.linspace(0.0, 1.0, _SHADES)
     left, right = _translucent(LEFT_EAR, half[::-1]), _translucent(RIGHT_EAR, half[1:])
     return _data_uri(0.5 + ild_db / (2 * limit_db), np.concatenate([left, right]))
+
+
+def phase_image(radians: Array) -> str:
+    """Return the image of phases within ±π in cyclic colours; NaN is missing."""
+    colours = np.asarray(matplotlib.colormaps[PHASE_MAP](np.linspace(0, 1, _SHADES)))
+    return _data_uri(0.5 + radians / (2 * np.pi), colours)
 
 
 def mask_image(mask: Array, colour: str) -> str:

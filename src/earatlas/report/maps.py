@@ -21,7 +21,7 @@ from earatlas.report.charts import Chart, Ticks, tick_values
 from earatlas.report.images import mask_image, text_colour
 from earatlas.types import Array
 
-__all__ = ["compass", "map_chart"]
+__all__ = ["compass", "map_chart", "region_opacities"]
 
 # Labels of the compass: text, x, y, text anchor.
 _COMPASS_LABELS = (
@@ -169,10 +169,16 @@ def _line(x1: float, y1: float, x2: float, y2: float) -> str:
     return f'<line class="grid" x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}"/>'
 
 
+def region_opacities(drawn: PosteriorMap) -> Array:
+    """Return the opacity (Y, X) of each cell: dark in the 50 % region, light in the 90 % region."""
+    levels, opacities = np.array(_OPACITIES).T
+    opacity: Array = np.interp(drawn.credible_levels, levels, opacities)
+    return opacity
+
+
 def _regions(m: int, drawn: PosteriorMap, frame: _Frame) -> str:
     """Return an image of the 50 % region (dark) and the 90 % region (light)."""
-    levels, opacities = np.array(_OPACITIES).T
-    opacity = np.interp(drawn.credible_levels, levels, opacities)
+    opacity = region_opacities(drawn)
     left, right, low, high = drawn.extent
     opacity = opacity[::-1] if frame.downward else opacity
     image = mask_image(opacity[:, ::-1] if frame.azimuth else opacity, source_colour(m))

@@ -13,15 +13,20 @@ import numpy as np
 
 from earatlas.plotting.palette import (
     ILD_LIMIT_DB,
-    LEFT_EAR,
     LEVEL_RANGE_DB,
-    RIGHT_EAR,
     source_colour,
 )
 from earatlas.plotting.posterior_maps import posterior_map, zoomed_map
 from earatlas.report.charts import line_chart, spectrogram_chart
 from earatlas.report.comparison import MIXTURE, SceneComparison, comparison_table
-from earatlas.report.images import LEVEL_STOPS, ild_image, level_image, mask_image, text_colour
+from earatlas.report.images import (
+    ILD_STOPS,
+    LEVEL_STOPS,
+    ild_image,
+    level_image,
+    mask_image,
+    text_colour,
+)
 from earatlas.report.maps import compass, map_chart
 from earatlas.report.spectrograms import LevelSpectrogram
 from earatlas.report.tracks import track_charts
@@ -225,14 +230,16 @@ class Sections:
             alt="Spectrogram of the mixture",
             key=colour_scale(LEVEL_STOPS, f"−{LEVEL_RANGE_DB:g}", "0 dB"),
         )
-        ild_colours = (LEFT_EAR, "transparent", RIGHT_EAR)
         ild = spectrogram_chart(
             ild_image(summary.ild_db, ILD_LIMIT_DB),
             summary.seconds,
             summary.frequencies_hz,
             caption="Level difference <span>between the ears</span>",
             alt="Level difference between the ears in each bin: blue left, red right",
-            key=colour_scale(ild_colours, "left louder", "right louder") + _MISSING_KEY,
+            key=colour_scale(
+                ILD_STOPS, f"left louder, −{ILD_LIMIT_DB:g}", f"{ILD_LIMIT_DB:g} dB, right"
+            )
+            + _MISSING_KEY,
         )
         return _card(
             "<h2>The recording</h2>",

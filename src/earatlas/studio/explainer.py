@@ -7,21 +7,27 @@ The input is the atlas of the simulated head, the output JSON values:
     manifold                      of the level differences below 2 kHz, by LTSA
     charts                        centres, and the three charts of the largest weight per direction
     steps                         of VESSL on two voices, from deliberately wrong directions
+
+and sounds: the responses of all directions and a dry voice, which the page filters with them, and
+the separated sounds after each step of VESSL.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from earatlas.atlas import Atlas
+from earatlas.features.audio import Audio
 from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout, Threshold
-from earatlas.features.stft import stft
+from earatlas.features.stft import istft, stft
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.geometry.spaces import Sphere
+from earatlas.hrtf.head import Head
 from earatlas.hrtf.simulated import simulated_head
 from earatlas.manifold.faithfulness import faithfulness
 from earatlas.manifold.ltsa import ltsa
@@ -53,27 +59,49 @@ class ExplainerSettings:
     manifold_max_hz: float = 2000.0  # highest frequency of the cues of the manifold
     mask_rows: int = 64  # pixels of a mask image
     mask_columns: int = 120
+    voice_rate: int = 48_000  # Hz, of the responses and of the voice that is filtered with them
 
 
 _PAGE = ExplainerSettings()
 
 
-def explainer(atlas: Atlas, reporter: ProgressReporter) -> dict[str, Any]:
-    """Return all data of the page."""
+def explainer(atlas: Atlas, folder: Path, reporter: ProgressReporter) -> dict[str, Any]:
+    """Return all data of the page, and write its sounds into a folder."""
+    folder.mkdir(exist_ok=True)
     reporter.stage("computing cues", 0.0)
     x = Sphere().grid(_PAGE.spacing_degrees)
-    observed = simulated_head(x).cues(atlas.layout)
+    head = simulated_head(x)
+    observed = head.cues(atlas.layout)
+    hearing = _write_hearing(head, folder)
     reporter.stage("computing the manifold", 0.3)
     manifold = _manifold(x, observed[:, _low_ild(atlas.layout)])
     reporter.stage("separating two voices", 0.5)
+    vessl, step_files = _vessl_steps(atlas, folder)
     return {
+        "files": [*hearing["files"], *step_files],
+        "hearing": hearing,
         "directions": np.round(x, 1).tolist(),
         "frequencies_hz": _frequencies(atlas.layout),
         "observed": _curves(observed, atlas.layout),
         "expected": _curves(atlas.model.forward_map(x), atlas.layout),
         "manifold": manifold,
         "charts": _charts(atlas, x),
-        "vessl": _vessl_steps(atlas),
+        "vessl": vessl,
+    }
+
+
+def _write_hearing(head: Head, folder: Path) -> dict[str, Any]:
+    """Write the responses (N, 2, taps) as 32-bit floats, and a dry voice; return their names."""
+    responses = head.responses().at_rate(_PAGE.voice_rate)
+    voice_file, responses_file = "voice.wav", "responses.bin"
+    (folder / responses_file).write_bytes(responses.astype("<f4").tobytes())
+    name, voice = talker_sound({"voice": 0}, rate=_PAGE.voice_rate)
+    Audio(np.stack([voice, voice]), _PAGE.voice_rate).write(folder / voice_file)
+    return {
+        "files": [responses_file, voice_file],
+        "name": name,
+        "rate": _PAGE.voice_rate,
+        "taps": responses.shape[2],
     }
 
 
@@ -133,8 +161,8 @@ def _charts(atlas: Atlas, x: Array) -> dict[str, Any]:
     }
 
 
-def _vessl_steps(atlas: Atlas) -> dict[str, Any]:
-    """Return the iterations of VESSL on two voices."""
+def _vessl_steps(atlas: Atlas, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the iterations of VESSL on two voices, and the names of their sounds."""
     n = len(_DIRECTIONS)
     names, sounds = zip(*(talker_sound({"voice": m}) for m in range(n)), strict=True)
     scene = render_scene(
@@ -142,23 +170,43 @@ def _vessl_steps(atlas: Atlas) -> dict[str, Any]:
     )
     separator = atlas.separator
     layout = separator.layout
-    spectra = stft(scene.mixture.at_rate(layout.rate).samples, layout.window, layout.hop)
+    mixture = scene.mixture.at_rate(layout.rate)
+    spectra = stft(mixture.samples, layout.window, layout.hop)
     floor = Threshold().floor_db(float(bin_power(spectra, layout.window).max()))
     bins = separator.coherent_bins(spectra, floor)
     vessl = VESSL(separator.source_model, bins)
     state = vessl.initialize_at(np.array(_INITIAL_DIRECTIONS))
-    steps = []
-    for _ in range(_PAGE.iterations):
+    steps, mixture_file = [], "mixture.wav"
+    mixture.write(folder / mixture_file)
+    files = [mixture_file]
+    for number in range(1, _PAGE.iterations + 1):
         state = vessl.step(state, all_charts=True)
-        steps.append(_step_view(state, bins))
-    return {
+        step_files = [f"step{number}_{m + 1}.wav" for m in range(n)]
+        for file, q in zip(step_files, state.assignments, strict=True):
+            masked = spectra * _mask(q, bins, spectra.shape[1:], 1 / n)
+            samples = istft(masked, layout.window, layout.hop, mixture.samples.shape[1])
+            Audio(samples, layout.rate).write(folder / file)
+        steps.append({**_step_view(state, bins), "sounds": step_files})
+        files += step_files
+    view = {
         "names": list(names),
         "truth": _DIRECTIONS,
         "initial_directions": _INITIAL_DIRECTIONS,
         "colours": [[source_colour(m), text_colour(source_colour(m))] for m in range(n)],
-        "seconds": round(scene.mixture.seconds, 2),
+        "seconds": round(mixture.seconds, 2),
+        "max_hz": float(layout.frequencies_hz[-1]),
+        "rate": layout.rate,
+        "mixture": mixture_file,
         "steps": steps,
     }
+    return view, files
+
+
+def _mask(q: Array, bins: ObservedBins, shape: tuple[int, ...], elsewhere: float) -> Array:
+    """Return a mask of the spectra, with a constant where no bin was observed."""
+    mask = np.full(shape, elsewhere)
+    mask[bins.f + 1, bins.t] = q
+    return mask
 
 
 def _step_view(state: VESSLState, bins: ObservedBins) -> dict[str, Any]:

@@ -12,12 +12,14 @@ import numpy as np
 
 from earatlas.atlas import Atlas
 from earatlas.errors import InputError
+from earatlas.geometry.alternatives import Alternative
 from earatlas.plotting.palette import source_colour
+from earatlas.plotting.tracks import alternative_bands
 from earatlas.report.images import text_colour
 from earatlas.streaming.report import LiveReport, LiveSource
 from earatlas.studio.views import alternatives_view, azimuth_elevation, describe_uncertainty
 from earatlas.types import Array
-from earatlas.wording import format_position
+from earatlas.wording import format_position, is_unknown
 
 __all__ = ["LiveListener", "decode_samples", "encode_samples"]
 
@@ -61,9 +63,16 @@ class LiveListener:
             **alternatives_view(self._space, source.alternatives, source.radius_90),
             "place": format_position(self._space, source.direction, source.radius_90),
             "uncertainty": describe_uncertainty(self._space, source.radius_90),
+            "bands": np.round(azimuth_elevation(self._bands(source))[0], 1).tolist(),
+            "known": not is_unknown(source.radius_90, self._space),
             "colour": colour,
             "text_colour": text_colour(colour),
         }
+
+    def _bands(self, source: LiveSource) -> Array:
+        """Return half-widths (C,) of the 90 % bands of azimuth and elevation."""
+        own = Alternative(source.direction, 1.0, source.radius_90)
+        return alternative_bands(self._space, source.alternatives or (own,))
 
 
 def _sound(report: LiveReport, source_id: int) -> Array:

@@ -29,6 +29,8 @@ from earatlas.separation.result import SceneSummary
 from earatlas.simulation.synthetic_speech import synthetic_speech
 from earatlas.studio.progress import ProgressReporter
 from earatlas.studio.scenes import read_scene_truth
+from earatlas.studio.stored_scene import write_scene
+from earatlas.studio.tables import write_tables
 from earatlas.studio.views import scene_view, spectrogram_images, truth_view
 from earatlas.wording import (
     format_direction,
@@ -75,10 +77,11 @@ def separate_recording(
         **scene_view(scene),
         "facts": _facts(scene, options, answer["seconds"]),
         "comparison": [] if truth is None else _comparison_rows(scene, truth, sounds),
-        "images": spectrogram_images(scene),
-        "files": _files(scene),
+        "images": spectrogram_images(scene, mixture),
+        "files": _files(scene, write_tables(folder, scene)),
     }
     _write_json(folder / _RESULT, answer, name)
+    write_scene(folder, scene)
     reporter.publish(view)
     reporter.stage("writing the report", 0.95)
     write_report(
@@ -104,7 +107,7 @@ def _preview(atlas: Atlas, mixture: Path, options: SeparationOptions) -> dict[st
             "separating the sounds …",
         ],
         "comparison": [],
-        "images": spectrogram_images(scene),
+        "images": spectrogram_images(scene, mixture),
         "files": {"mixture": MIXTURE, "sounds": []},
     }
 
@@ -147,9 +150,9 @@ def _facts(scene: SceneSummary, options: SeparationOptions, seconds: float) -> l
     ]
 
 
-def _files(scene: SceneSummary) -> dict[str, Any]:
+def _files(scene: SceneSummary, tables: list[str]) -> dict[str, Any]:
     sounds = [source_file_name(MIXTURE, m) for m in range(len(scene.sources))]
-    return {"mixture": MIXTURE, "sounds": sounds, "json": _RESULT}
+    return {"mixture": MIXTURE, "sounds": sounds, "json": _RESULT, "tables": tables}
 
 
 def _true_directions(truth: GroundTruth) -> list[dict[str, Any]]:

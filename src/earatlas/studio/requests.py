@@ -11,7 +11,7 @@ from typing import Any
 
 from earatlas.errors import InputError
 
-__all__ = ["parse_recording_options", "parse_scene_options"]
+__all__ = ["parse_recording_ids", "parse_recording_options", "parse_scene_options"]
 
 _RENDERINGS = ("spatial", "soft", "binary")
 _N_TALKERS = range(1, 5)  # numbers of talkers of a scene
@@ -28,6 +28,18 @@ def parse_recording_options(values: Mapping[str, Any]) -> dict[str, Any]:
     n_sources = None if count in (None, "", "auto") else int(_number("n_sources", count, 1, 6))
     head = values.get("head")
     return {"head": None if not head else str(head), "n_sources": n_sources, "rendering": rendering}
+
+
+def parse_recording_ids(values: Any, max_count: int = 100) -> list[str]:
+    """Return the ids of different recordings; the default limit is that of a page's recordings."""
+    given = [one for one in values if one] if isinstance(values, list) else []
+    ids = list(dict.fromkeys(one for one in given if isinstance(one, str)))
+    if not ids or len(ids) != len(given) or len(ids) > max_count:
+        raise InputError(
+            f"recordings must be 1 to {max_count} different ids of recordings, got {len(given)} "
+            "values. Reload the page."
+        )
+    return ids
 
 
 def parse_scene_options(values: Mapping[str, Any]) -> dict[str, Any]:

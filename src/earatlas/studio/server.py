@@ -11,10 +11,13 @@ computes nothing. Long tasks are jobs: the page asks for their progress and may 
     GET    api/{s}/recordings                     POST: upload and separate a recording
     POST   api/{s}/recordings/{r}/separate        separate it again with other settings
     GET    api/{s}/recordings/{r}/files/{f}       DELETE …/{r}: remove the recording
+    POST   api/{s}/pictures                       draw the pictures of several recordings
+    GET    api/{s}/archive                        ZIP file of several recordings
     POST   api/{s}/sounds                         a dry sound for a scene
     POST   api/{s}/scenes                         render a scene
     GET    api/{s}/jobs/{j}                       DELETE: cancel the job
     POST   api/{s}/explainer                      data of the page "How it works"
+    GET    api/{s}/explainer/{f}                  its sounds
     WS     api/{s}/live                           sound in, directions and sounds out
 """
 
@@ -28,17 +31,23 @@ from functools import wraps
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from earatlas.errors import InputError
 from earatlas.plotting.palette import COLOURS, shared_css
+from earatlas.studio.archives import archive_chunks, download_name, safe_stem, unique_stems
 from earatlas.studio.jobs import BusyError, Job, WorkerPool
-from earatlas.studio.requests import parse_recording_options, parse_scene_options
+from earatlas.studio.requests import (
+    parse_recording_ids,
+    parse_recording_options,
+    parse_scene_options,
+)
 from earatlas.studio.safety import (
     Guard,
     Limits,
@@ -51,6 +60,8 @@ from earatlas.studio.session import HeadEntry, RecordingEntry, Session, Sessions
 from earatlas.studio.sockets import LiveSocket
 
 __all__ = ["Studio"]
+
+PICTURES = "pictures"  # folder of a recording's pictures, as in earatlas.studio.pictures
 
 _MEDIA_TYPES = {
     ".html": "text/html",
@@ -114,6 +125,7 @@ class Studio:
         self._static_files = _static_files()
         self._n_listeners = 0
         self._explainer_job: Job | None = None  # shared by all sessions
+        self._explainer_folder = folder.resolve() / "explainer"
         self.app = Guard(Starlette(routes=self._routes(), lifespan=self._lifespan), token, port)
 
     @asynccontextmanager
@@ -140,11 +152,14 @@ class Studio:
             Route(f"{at}/recordings/{{recording}}", self._remove_recording, methods=["DELETE"]),
             Route(f"{at}/recordings/{{recording}}/separate", self._separate, methods=["POST"]),
             Route(f"{at}/recordings/{{recording}}/files/{{name}}", self._file),
+            Route(f"{at}/pictures", self._draw_pictures, methods=["POST"]),
+            Route(f"{at}/archive", self._archive),
             Route(f"{at}/sounds", self._add_sound, methods=["POST"]),
             Route(f"{at}/scenes", self._add_scene, methods=["POST"]),
             Route(f"{at}/jobs/{{job}}", self._job),
             Route(f"{at}/jobs/{{job}}", self._cancel, methods=["DELETE"]),
             Route(f"{at}/explainer", self._explainer, methods=["POST"]),
+            Route(f"{at}/explainer/{{name}}", self._explainer_file),
             WebSocketRoute(f"{at}/live", self._live),
         ]
 
@@ -336,9 +351,39 @@ class Studio:
         path = entry.served_file(name)
         if path is None:
             raise _NotFoundError
-        stem = Path(entry.name).stem
-        saved = name.replace("mixture", stem, 1) if name.startswith("mixture") else f"{stem}_{name}"
-        return FileResponse(path, filename=saved)
+        return FileResponse(path, filename=download_name(safe_stem(entry.name), name))
+
+    @_with_session
+    async def _draw_pictures(self, request: Request, session: Session) -> Response:
+        """Draw the pictures of recordings, which their archive then contains."""
+        ids = parse_recording_ids((await self._json(request)).get("recordings"))
+        recordings = [
+            {"folder": str(folder), "name": entry.name, "mixture": str(folder / "mixture.wav")}
+            for entry, folder in _finished(session, ids)
+        ]
+        with self.pool.reserve():
+            job = self.pool.submit(
+                session.register_job(Job({"task": "pictures", "recordings": recordings}))
+            )
+        return JSONResponse({"job": job.id})
+
+    @_with_session
+    async def _archive(self, request: Request, session: Session) -> Response:
+        """Send the files of recordings as one ZIP file, made while it is sent."""
+        ids = parse_recording_ids(request.query_params.get("recordings", "").split(","))
+        entries = _finished(session, ids)
+        stems = unique_stems([entry.name for entry, _ in entries])
+        files: dict[str, Path] = {}
+        for stem, (entry, folder) in zip(stems, entries, strict=True):
+            top = f"{stem}/" if len(entries) > 1 else ""
+            files |= {f"{top}{download_name(stem, name)}": path for name, path in entry.files()}
+            pictures = sorted((folder / PICTURES).glob("*.*"))
+            files |= {f"{top}{PICTURES}/{picture.name}": picture for picture in pictures}
+        name = stems[0] if len(stems) == 1 else "recordings"
+        encoded = quote(f"{name}.zip", safe="")
+        headers = {"content-disposition": f"attachment; filename*=utf-8''{encoded}"}
+        chunks = archive_chunks(files)
+        return StreamingResponse(chunks, media_type="application/zip", headers=headers)
 
     # --- scenes --------------------------------------------------------------------------------
 
@@ -391,8 +436,18 @@ class Studio:
         job = self._explainer_job
         if job is None or job.state in ("failed", "cancelled"):
             with self.pool.reserve():
-                job = self._explainer_job = self.pool.submit(Job({"task": "explainer"}))
+                job = self._explainer_job = self.pool.submit(
+                    Job({"task": "explainer", "folder": str(self._explainer_folder)})
+                )
         return JSONResponse({"job": session.register_job(job).id})
+
+    @_with_session
+    async def _explainer_file(self, request: Request, session: Session) -> Response:
+        """Return a sound of the page "How it works", or the responses of its head."""
+        job, name = self._explainer_job, request.path_params["name"]
+        if job is None or name not in (job.result or {}).get("files", ()):
+            raise _NotFoundError
+        return FileResponse(self._explainer_folder / name)
 
     # --- live ----------------------------------------------------------------------------------
 
@@ -443,6 +498,21 @@ def _entry(entries: dict[str, _T], entry_id: Any) -> _T:
     if entry is None:
         raise _NotFoundError
     return entry
+
+
+def _finished(session: Session, ids: list[str]) -> list[tuple[RecordingEntry, Path]]:
+    """Return recordings with the folders of their results; all must be separated."""
+    found = []
+    for one in ids:
+        entry = _entry(session.recordings, one)
+        job = entry.shown_job
+        if job is None or job.request["task"] != "separate" or job.state != "done":
+            raise InputError(
+                f"recordings must be separated completely, got '{entry.name}', which is not. Wait "
+                "until it is done, or leave it out."
+            )
+        found.append((entry, Path(job.request["folder"])))
+    return found
 
 
 def _own_head(session: Session, request: Request) -> HeadEntry:

@@ -181,13 +181,17 @@ class RecordingEntry:
 
     def served_file(self, name: str) -> Path | None:
         """Return the path of a file that the page may load, which is one in a result, or None."""
+        return dict(self.files()).get(name)
+
+    def files(self) -> list[tuple[str, Path]]:
+        """Return names and paths of the files in the result that is shown."""
         job = self.shown_job
         if job is None or not job.result or "files" not in job.result:
-            return None
-        names: set[str] = set()
+            return []
+        names: list[str] = []
         for value in job.result["files"].values():
-            names |= {value} if isinstance(value, str) else set(value)
-        return Path(job.request["folder"]) / name if name in names else None
+            names += [value] if isinstance(value, str) else value
+        return [(name, Path(job.request["folder"]) / name) for name in names]
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ from earatlas.errors import EaratlasWarning, InputError
 from earatlas.studio import heads, recordings, scenes
 from earatlas.studio.explainer import explainer
 from earatlas.studio.live import LiveListener
+from earatlas.studio.pictures import write_pictures
 from earatlas.studio.progress import ProgressReporter
 from earatlas.studio.session import PEOPLE_ATLAS, SIMULATED_ATLAS
 
@@ -60,8 +61,9 @@ class Tasks:
             ),
             "render": lambda request: scenes.render(request, self._reporter),
             "explainer": lambda request: explainer(
-                _load_atlas(str(SIMULATED_ATLAS)), self._reporter
+                _load_atlas(str(SIMULATED_ATLAS)), Path(request["folder"]), self._reporter
             ),
+            "pictures": lambda request: write_pictures(request, self._reporter),
             "live_begin": self._live_begin,
         }
 

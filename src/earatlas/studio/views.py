@@ -1,13 +1,15 @@
 """JSON values and images of a scene for the page.
 
 The input is a `SceneSummary`. Each source has its direction in words, the cells of its credible
-region and its track over time. Images are the spectrogram, and one mask per source.
+region, a flat map of its posterior and its track over time. Images are the spectrogram, one mask
+per source, and the differences between the ears, with the ends of their colour scales.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,27 @@ import numpy as np
 from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
-from earatlas.plotting.palette import LEVEL_RANGE_DB, source_colour
-from earatlas.plotting.posterior_maps import cell_edges
+from earatlas.plotting.palette import ILD_LIMIT_DB, LEVEL_RANGE_DB, source_colour
+from earatlas.plotting.posterior_maps import (
+    PosteriorMap,
+    cell_edges,
+    posterior_map,
+    zoomed_map,
+)
 from earatlas.plotting.tracks import marginal_bands
-from earatlas.report.images import level_image, mask_image, text_colour
+from earatlas.report.images import (
+    ILD_STOPS,
+    LEVEL_STOPS,
+    PHASE_STOPS,
+    ild_image,
+    level_image,
+    mask_image,
+    phase_image,
+    text_colour,
+)
+from earatlas.report.maps import region_opacities
 from earatlas.separation.result import SceneSummary, SourceSummary
+from earatlas.studio.phase_spectrogram import phase_spectrogram
 from earatlas.types import Array
 from earatlas.wording import (
     format_alternatives,
@@ -34,6 +52,7 @@ __all__ = [
     "alternatives_view",
     "azimuth_elevation",
     "describe_uncertainty",
+    "map_view",
     "region",
     "scene_view",
     "spectrogram_images",
@@ -98,6 +117,7 @@ def _source_view(m: int, source: SourceSummary) -> dict[str, Any]:
         **_describe_place(source),
         "energy": format_percent(source.share),
         "region": region(source.posterior),
+        "map": map_view(source.posterior, colour),
         "known": source.direction_known,
         "track": _track_view(source),
     }
@@ -151,17 +171,60 @@ def _numbers(values: Array, digits: int = 1) -> list[float | None]:
     return [round(v, digits) if math.isfinite(v) else None for v in values.tolist()]
 
 
-def spectrogram_images(scene: SceneSummary) -> dict[str, Any]:
-    """Return images of the mixture's spectrogram, and of its part assigned to each source."""
+def map_view(posterior: DirectionPosterior, colour: str) -> dict[str, Any]:
+    """Return the regions of a posterior over azimuth and elevation as an image, left on the left.
+
+    A sharp posterior has a close-up as well. On a circle the image has one row, which the page
+    stretches over all elevations.
+    """
+    whole, close_up = posterior_map(posterior), zoomed_map(posterior)
+    view = _map_image(posterior, whole, colour)
+    if close_up.extent == whole.extent:
+        return view
+    return {**view, "close_up": _map_image(posterior, close_up, colour)}
+
+
+def _map_image(posterior: DirectionPosterior, drawn: PosteriorMap, colour: str) -> dict[str, Any]:
+    left, right, low, high = drawn.extent
+    one_dimensional = posterior.space.dims == 1
+    return {
+        "image": mask_image(region_opacities(drawn)[:, ::-1], colour),
+        "azimuths": [right, left],
+        "elevations": [-90.0, 90.0] if one_dimensional else [low, high],
+    }
+
+
+def spectrogram_images(scene: SceneSummary, mixture: Path) -> dict[str, Any]:
+    """Return images of a scene, and the colour scales of those that need one.
+
+    They are the mixture's spectrogram, its part assigned to each source, and the level and phase
+    differences between the ears, of which the last one has its own range of frequencies.
+    """
     spectrogram = scene.spectrogram
     top = float(spectrogram.level_db.max())
     shade = np.clip((spectrogram.level_db - top) / LEVEL_RANGE_DB + 1, 0.0, 1.0)
+    phases = phase_spectrogram(mixture).observed_in(spectrogram)
+    start, end = cell_edges(phases.seconds)
+    low, high = cell_edges(phases.frequencies_hz)
+    limit, depth = f"{ILD_LIMIT_DB:g} dB", f"{LEVEL_RANGE_DB:g} dB"
     return {
         "level": level_image(spectrogram.level_db, top, LEVEL_RANGE_DB),
         "masks": [
             mask_image(np.nan_to_num(mask) * shade, source_colour(m))
             for m, mask in enumerate(spectrogram.masks)
         ],
+        "ild": ild_image(spectrogram.ild_db, ILD_LIMIT_DB),
+        "ipd": phase_image(phases.radians),
+        "ipd_range": {"start": start, "end": end, "low_hz": max(low, 0.0), "high_hz": high},
+        "scales": {
+            "level": {"stops": LEVEL_STOPS, "low": f"−{depth}", "high": "0 dB, loudest"},
+            "ild": {
+                "stops": ILD_STOPS,
+                "low": f"left louder −{limit}",
+                "high": f"{limit} right louder",
+            },
+            "ipd": {"stops": PHASE_STOPS, "low": "right lags −180°", "high": "180° right leads"},
+        },
     }
 
 

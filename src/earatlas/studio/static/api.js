@@ -3,7 +3,9 @@
 const KEY = "earatlas-session";
 let session = null;
 
-export class RequestError extends Error {}
+export class RequestError extends Error { // `status` is that of the response, if there was one
+  constructor(message, status = 0) { super(message); this.status = status; }
+}
 export class AbortedError extends Error {} // the user cancelled an upload
 
 async function request(path, options = {}) {
@@ -16,7 +18,7 @@ async function request(path, options = {}) {
   const value = await response.json().catch(() => ({}));
   if (!response.ok) {
     if (response.status === 410) sessionStorage.removeItem(KEY + location.pathname);
-    throw new RequestError(value.error || `The studio refused the request (status ${response.status}).`);
+    throw new RequestError(value.error || `The studio refused the request (status ${response.status}).`, response.status);
   }
   return value;
 }
@@ -56,7 +58,7 @@ export function upload(path, body, query, onProgress = () => {}, abort = undefin
       let value = {};
       try { value = JSON.parse(sent.responseText); } catch { /* plain text of a refused request */ }
       if (sent.status < 300) resolve(value);
-      else reject(new RequestError(value.error || `The studio refused the upload (status ${sent.status}).`));
+      else reject(new RequestError(value.error || `The studio refused the upload (status ${sent.status}).`, sent.status));
     };
     sent.onabort = () => reject(new AbortedError());
     abort?.addEventListener("abort", () => sent.abort());

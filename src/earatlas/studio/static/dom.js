@@ -59,8 +59,10 @@ export function onAppearanceChange(canvas, draw) {
   return () => { media.removeEventListener("change", draw); observer.disconnect(); };
 }
 
-// Fit a canvas to its CSS size at the resolution of the screen; drawing is in CSS pixels.
+// Fit a canvas to its CSS size at the resolution of the screen; drawing is in CSS pixels. While a picture
+// is saved as SVG, the context records what is drawn (see svg.js).
 export function fitCanvas(canvas) {
+  if (canvas.recorder) return { context: canvas.recorder, width: canvas.recorder.width, height: canvas.recorder.height };
   const ratio = Math.min(window.devicePixelRatio || 1, 3);
   const width = canvas.clientWidth, height = canvas.clientHeight;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {

@@ -2,6 +2,8 @@
 
 import { pollJob, post } from "./api.js";
 import { angleSlider, themeColours, el, icon, onAppearanceChange, setSliders, formatDirection, fitCanvas, setContent } from "./dom.js";
+import { DirectionSound, StepSound } from "./hearing.js";
+import { pictureMenu } from "./pictures.js";
 import { failure } from "./recording.js";
 import { Sphere, vector } from "./sphere.js";
 
@@ -12,6 +14,7 @@ export function mount(root, app) {
   return () => page.close();
 }
 
+const AXIS = 44; // CSS pixels left of a picture, for its ticks
 let cached = null; // the data do not change
 
 class ExplainerPage {
@@ -63,10 +66,15 @@ class ExplainerPage {
     this.levels = el("canvas", { class: "curve", role: "img", "aria-label": "Interaural level difference over frequency, observed and expected" });
     this.phases = el("canvas", { class: "curve", role: "img", "aria-label": "Interaural phase difference over frequency, observed and expected" });
     this.place = el("p", { class: "place" });
+    this.sound = new DirectionSound(this.data.hearing);
+    this.parts.push(this.sound);
+    this.hearButton = el("button", { "aria-pressed": "false", class: "toggle", onclick: () => this.hear(!this.sound.playing) }, icon("play"), "Hear it");
+    const kind = el("select", { "aria-label": "Sound", onchange: () => { this.sound.kind = kind.value; if (this.sound.playing) this.sound.play(this.chosen); } },
+      el("option", { value: "voice" }, `the voice of ${this.data.hearing.name}`), el("option", { value: "noise" }, "bursts of noise"));
     this.note = el("p", { class: "note" });
     this.sliders = ["Azimuth", "Elevation"].map((name, axis) => angleSlider(axis, name, (value) => { this.item.direction[axis] = value; this.moved(this.item); }));
     queueMicrotask(() => {
-      this.sphere = new Sphere(canvas, { drags: { moved: (item) => this.moved(item) } });
+      this.sphere = new Sphere(canvas, { drags: { moved: (item) => this.moved(item) }, picked: (direction) => { this.item.direction = direction; this.moved(this.item); this.hear(true); } });
       this.cloud = new Cloud(cloud, this.data);
       this.parts.push(this.sphere, this.cloud, { close: onAppearanceChange(this.levels, () => this.curves()) });
       this.sphere.set({ items: [this.item] });
@@ -74,14 +82,19 @@ class ExplainerPage {
     });
     return el("div", {},
       el("div", { class: "three" },
-        el("section", { class: "card", "aria-label": "A direction" }, el("h2", {}, "1. Drag the sound"), canvas, this.place,
+        el("section", { class: "card", "aria-label": "A direction" }, el("h2", {}, "1. Move the sound and hear it"), canvas, this.place,
+          el("p", { class: "choices" }, this.hearButton, kind),
+          el("p", { class: "note" }, "Click on the sphere to hear a sound from there; use headphones."),
           el("div", { class: "sliders wide" }, this.sliders.map((one, i) => el("label", {}, el("span", {}, "↔↕"[i]), one)))),
         el("section", { class: "card", "aria-label": "Its cues" }, el("h2", {}, "2. Differences between the ears"),
-          el("figure", {}, el("figcaption", {}, "Level ", el("span", {}, "right over left, in dB")), this.levels),
-          el("figure", {}, el("figcaption", {}, "Phase ", el("span", {}, "below 2 kHz, in units of π")), this.phases),
-          el("ul", { class: "key" }, el("li", { class: "dotted" }, "observed"), el("li", { class: "lined" }, "expected by PPAM"))),
+          el("figure", {}, el("figcaption", {}, "Level ", el("span", {}, "right over left")), this.levels),
+          el("figure", {}, el("figcaption", {}, "Phase ", el("span", {}, "right minus left, below 2 kHz")), this.phases),
+          el("ul", { class: "key" }, el("li", { class: "dotted" }, "observed"), el("li", { class: "lined" }, "expected by PPAM")),
+          pictureMenu(() => [{ name: "Differences between the ears", title: formatDirection(this.item.direction), draw: () => this.curves(), parts: [{ title: "Level difference", canvas: this.levels }, { title: "Phase difference", canvas: this.phases }], legend: [{ colour: this.item.colour, name: "observed" }, { colour: themeColours().ink, name: "expected by PPAM" }] }])),
         el("section", { class: "card", "aria-label": "The manifold" }, el("h2", {}, "3. The cues lie on a surface"), cloud,
-          el("p", { class: "note" }, `The level differences below 2 kHz, ${this.data.manifold.n_cues} values per direction, embedded in three dimensions by LTSA. Colours show the elevation. Neighbours stay neighbours: trustworthiness ${this.data.manifold.trustworthiness}, continuity ${this.data.manifold.continuity}.`))),
+          el("p", { class: "scale note" }, "elevation −90°", el("span", { class: "ramp", role: "img", "aria-label": "Colours from −90° to 90° of elevation", style: { background: `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map(viridis).join(", ")})` } }), "90°"),
+          el("p", { class: "note" }, `The level differences below 2 kHz, ${this.data.manifold.n_cues} values per direction, embedded in three dimensions by LTSA. Colours show the elevation. Neighbours stay neighbours: trustworthiness ${this.data.manifold.trustworthiness}, continuity ${this.data.manifold.continuity}.`),
+          pictureMenu(() => [{ name: "Manifold", draw: () => this.cloud.paint(), parts: [{ title: "Level differences below 2 kHz, embedded by LTSA", canvas: cloud }], legend: [{ stops: [0, 0.25, 0.5, 0.75, 1].map(viridis), name: "elevation −90° … 90°" }] }]))),
       el("section", { class: "card", "aria-label": "Charts" }, el("h2", {}, "4. PPAM covers the surface with charts"), this.note));
   }
 
@@ -96,16 +109,25 @@ class ExplainerPage {
     setSliders(this.sliders, item.direction);
     const active = charts.nearest[at].map((k, i) => [charts.weights[at][i], charts.centres[k]]).filter(([weight]) => weight >= 0.02);
     this.note.textContent = `Each of the ${charts.centres.length} dots on the sphere is the centre of a chart: a region in which the cues change linearly with the direction. Weights at this direction: ${active.map(([weight, centre]) => `chart at ${formatDirection(centre)}: ${Math.round(100 * weight)} %`).join("; ")}. Inverted, the charts give the probability of each direction for any observed cues, even at a few frequencies only.`;
+    if (this.chosen !== at) this.sound.move(at);
     this.chosen = at;
     this.sphere.set({ lights, items: [item] });
     this.cloud.choose(at);
     this.curves();
   }
 
+  // Start or stop the sound from the chosen direction.
+  async hear(on) {
+    this.hearButton.setAttribute("aria-pressed", String(on));
+    setContent(this.hearButton, icon(on ? "stop" : "play"), on ? "Stop" : "Hear it");
+    if (on) this.stopSteps?.();
+    try { if (!on) this.sound.stop(); else if (!this.sound.playing) await this.sound.play(this.chosen); } catch (error) { this.place.textContent = error.message; }
+  }
+
   curves() {
     const { frequencies_hz: hertz, observed, expected } = this.data;
-    curve(this.levels, hertz.ild, observed.ild[this.chosen], expected.ild[this.chosen], 30, [[-20, "left"], [0, "0"], [20, "right"]], this.item.colour);
-    curve(this.phases, hertz.ipd, observed.ipd[this.chosen].map((p) => p / Math.PI), expected.ipd[this.chosen].map((p) => p / Math.PI), 1.05, [[-1, "−1"], [0, "0"], [1, "1"]], this.item.colour);
+    curve(this.levels, hertz.ild, observed.ild[this.chosen], expected.ild[this.chosen], 30, [[-20, "−20 dB"], [0, "0 dB"], [20, "20 dB"]], this.item.colour);
+    curve(this.phases, hertz.ipd, observed.ipd[this.chosen].map((p) => p / Math.PI), expected.ipd[this.chosen].map((p) => p / Math.PI), 1.1, [[-1, "−π"], [0, "0"], [1, "π"]], this.item.colour, { wraps: true });
   }
 
   // --- several sources ---------------------------------------------------------------------------
@@ -117,6 +139,11 @@ class ExplainerPage {
     this.energy = el("canvas", { class: "curve", role: "img", "aria-label": "Free energy over the steps" });
     this.step = el("input", { type: "range", min: 0, max: vessl.steps.length - 1, step: 1, value: 0, "aria-label": "Step", oninput: () => this.showStep(Number(this.step.value)) });
     this.stepText = el("p", { class: "note" });
+    this.stepSound = new StepSound(vessl.rate);
+    this.parts.push(this.stepSound);
+    this.heard = null; // null, "mixture", or the number of a source
+    this.hearButtons = ["mixture", ...vessl.names.keys()].map((what) => el("button", { class: "toggle", "aria-pressed": "false", "data-heard": what, onclick: () => this.hearStep(this.heard === what ? null : what) }, icon("play"), what === "mixture" ? "Mixture" : vessl.names[what]));
+    this.stopSteps = () => this.hearStep(null);
     this.play = el("button", { onclick: () => this.run() }, icon("play"), "Play");
     this.images = vessl.steps.map((step) => step.masks.map((uri) => { const image = new Image(); image.src = uri; image.onload = () => this.drawStep(); return image; }));
     queueMicrotask(() => {
@@ -127,13 +154,30 @@ class ExplainerPage {
     return el("section", { class: "card", "aria-label": "VESSL" }, el("h2", {}, "5. Several sources at once: VESSL"),
       el("p", { class: "note" }, `${vessl.names.join(" and ")} talk at the same time. VESSL alternately assigns each time-frequency bin to a source and estimates the direction of each source. It starts from two deliberately wrong directions. Rings are the true directions.`),
       el("div", { class: "three" }, canvas,
-        el("figure", {}, el("figcaption", {}, "Assignment ", el("span", {}, "time horizontally, frequency vertically")), this.masks),
-        el("figure", {}, el("figcaption", {}, "Free energy ", el("span", {}, "never decreases")), this.energy, el("p", { class: "choices spaced" }, this.play, this.step), this.stepText)));
+        el("figure", {}, el("figcaption", {}, "Assignment ", el("span", {}, vessl.names.map((name, m) => el("span", { class: "swatch", style: { background: vessl.colours[m][0], margin: "0 .3rem 0 .6rem" }, title: name })).flatMap((swatch, m) => [swatch, vessl.names[m]]))), this.masks),
+        el("figure", {}, el("figcaption", {}, "Free energy ", el("span", {}, "in nats over the steps, never decreases")), this.energy, el("p", { class: "choices spaced" }, this.play, this.step), this.stepText,
+          el("div", { class: "choices spaced", role: "group", "aria-label": "Hear the estimate of this step" }, el("span", { class: "note" }, "Hear at this step"), this.hearButtons))),
+      pictureMenu(() => [
+        { name: "Directions", title: `Step ${this.shownStep + 1} of ${vessl.steps.length}`, draw: () => this.vesslSphere.paint(), parts: [{ canvas }], legend: vessl.names.map((name, m) => ({ colour: vessl.colours[m][0], name })) },
+        { name: "Assignment and free energy", title: `Step ${this.shownStep + 1} of ${vessl.steps.length}`, draw: () => this.drawStep(), parts: [{ title: "Assignment", canvas: this.masks }, { title: "Free energy in nats", canvas: this.energy }], legend: vessl.names.map((name, m) => ({ colour: vessl.colours[m][0], name })) },
+      ]));
+  }
+
+  // Play the mixture or the estimate of a source at the shown step; null: stop.
+  async hearStep(what) {
+    this.heard = what;
+    this.hearButtons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.heard === String(what))));
+    if (what === null) { this.stepSound.stop(); return; }
+    if (this.sound.playing) this.hear(false);
+    const { vessl } = this.data;
+    try { await this.stepSound.play(what === "mixture" ? vessl.mixture : vessl.steps[this.shownStep].sounds[what]); } catch (error) { this.stepText.textContent = error.message; }
   }
 
   showStep(n) {
     const { vessl } = this.data;
+    const changed = this.shownStep !== n;
     this.shownStep = n;
+    if (changed && typeof this.heard === "number") this.hearStep(this.heard);
     this.step.value = n;
     const step = vessl.steps[n];
     const items = step.directions.map((direction, m) => ({ direction, colour: vessl.colours[m][0], on: vessl.colours[m][1], label: String(m + 1), region: step.regions[m],
@@ -148,12 +192,33 @@ class ExplainerPage {
     const { context, width, height } = fitCanvas(this.masks);
     if (width) {
       context.clearRect(0, 0, width, height);
-      for (const image of this.images[n]) if (image.complete && image.naturalWidth) context.drawImage(image, 0, 0, width, height);
+      const inks = themeColours(), right = width - AXIS, bottom = height - 18;
+      context.fillStyle = inks.plot;
+      context.fillRect(AXIS, 0, right, bottom);
+      for (const image of this.images[n]) if (image.complete && image.naturalWidth) context.drawImage(image, AXIS, 0, right, bottom);
+      this.maskAxes(context, width, bottom, inks);
     }
     const values = this.data.vessl.steps.map((step) => step.free_energy);
     const low = Math.min(...values), high = Math.max(...values);
     const scaled = values.map((value) => (2 * (value - low)) / (high - low || 1) - 1);
-    curve(this.energy, values.map((_, i) => i + 1), scaled, scaled, 1.15, [], themeColours().accent, n);
+    const ticks = [[-1, low], [0, (low + high) / 2], [1, high]].map(([at, value]) => [at, `${Math.round(value / 1000)}k`.replace("-", "−")]);
+    curve(this.energy, values.map((_, i) => i + 1), scaled, scaled, 1.15, ticks, themeColours().accent, { mark: n });
+  }
+
+  // Seconds and kHz of the assignment.
+  maskAxes(c, width, bottom, inks) {
+    const { seconds, max_hz: high } = this.data.vessl;
+    c.font = "11px system-ui, sans-serif";
+    c.fillStyle = inks.soft;
+    c.textAlign = "right";
+    c.textBaseline = "middle";
+    for (let hertz = 2000; hertz < high; hertz += 2000) c.fillText(String(hertz / 1000), AXIS - 5, bottom * (1 - hertz / high));
+    c.fillText("kHz", AXIS - 5, 7);
+    c.textBaseline = "bottom";
+    for (let t = 0; t <= seconds; t += 1) { c.textAlign = t ? "center" : "left"; c.fillText(`${t} s`, AXIS + (t / seconds) * (width - AXIS), bottom + 17); }
+    c.strokeStyle = inks.line;
+    c.lineWidth = 1;
+    c.strokeRect(AXIS + 0.5, 0.5, width - AXIS - 1, bottom - 1);
   }
 
   run() {
@@ -202,17 +267,36 @@ class Cloud extends Sphere {
       c.fill();
     }
     c.globalAlpha = 1;
+    this.axes(c);
     if (this.chosen === undefined) return;
     const [x, y] = this.at(this.data.manifold.coordinates[this.chosen]);
     this.disc(c, x, y, 8, getComputedStyle(document.documentElement).getPropertyValue("--source2").trim());
   }
+
+  // The three coordinates of LTSA, which have no unit; the lines are a quarter of the largest distance from the centre.
+  axes(c) {
+    c.font = "11px system-ui, sans-serif";
+    c.textAlign = "center";
+    c.textBaseline = "middle";
+    c.strokeStyle = c.fillStyle = this.inks.soft;
+    c.lineWidth = 1;
+    const [ox, oy] = this.at([0, 0, 0]), dx = 46 - ox, dy = this.height - 46 - oy; // in the lower left corner
+    [[0.25, 0, 0], [0, 0.25, 0], [0, 0, 0.25]].forEach((end, i) => {
+      const [x, y] = this.at(end), [lx, ly] = this.at(end.map((v) => 1.35 * v));
+      c.beginPath();
+      c.moveTo(ox + dx, oy + dy);
+      c.lineTo(x + dx, y + dy);
+      c.stroke();
+      c.fillText(String(i + 1), lx + dx, ly + dy);
+    });
+  }
 }
 
 // Draw observed values as dots and expected ones as a line; `limit` is the end of the scale.
-function curve(canvas, across, dots, line, limit, ticks, colour, mark = null) {
+function curve(canvas, across, dots, line, limit, ticks, colour, { mark = null, wraps = false } = {}) {
   const { context: c, width, height } = fitCanvas(canvas);
   if (!width) return;
-  const inks = themeColours(), left = 34, low = Math.min(...across), high = Math.max(...across);
+  const inks = themeColours(), left = AXIS, low = Math.min(...across), high = Math.max(...across);
   const x = (value) => left + 4 + ((value - low) / (high - low)) * (width - left - 10);
   const y = (value) => (height - 16) * (0.5 - value / (2 * limit)) + 2;
   c.clearRect(0, 0, width, height);
@@ -235,7 +319,7 @@ function curve(canvas, across, dots, line, limit, ticks, colour, mark = null) {
   c.strokeStyle = inks.ink;
   c.lineWidth = 1.5;
   c.beginPath();
-  across.forEach((value, i) => { if (i && Math.abs(line[i] - line[i - 1]) > limit) c.moveTo(x(value), y(line[i])); else c.lineTo(x(value), y(line[i])); });
+  across.forEach((value, i) => { if (wraps && i && Math.abs(line[i] - line[i - 1]) > limit) c.moveTo(x(value), y(line[i])); else c.lineTo(x(value), y(line[i])); });
   c.stroke();
   c.fillStyle = colour;
   across.forEach((value, i) => { c.beginPath(); c.arc(x(value), y(Math.max(-limit, Math.min(limit, dots[i]))), i === mark ? 6 : 2.6, 0, 2 * Math.PI); c.fill(); });

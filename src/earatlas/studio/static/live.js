@@ -1,7 +1,10 @@
 // Live page: sources appear on the sphere, move and fade; one can be played, and all be recorded.
 
 import { socket } from "./api.js";
+import { DeviceChoice, EarMeters } from "./devices.js";
 import { el, icon, announce, setContent } from "./dom.js";
+import { History } from "./history.js";
+import { pictureMenu } from "./pictures.js";
 import { wavFile } from "./player.js";
 import { capture } from "./record.js";
 import { disc, failure } from "./recording.js";
@@ -24,6 +27,7 @@ class LivePage {
   constructor(root, app) {
     this.root = root;
     this.app = app;
+    this.device = ""; // id of the input; by default the browser chooses one
   }
 
   close() {
@@ -32,7 +36,9 @@ class LivePage {
     this.socket?.close();
     this.output?.close();
     this.sphere?.close();
-    this.input = this.socket = this.output = this.sphere = null;
+    this.history?.close();
+    this.choice?.close();
+    this.input = this.socket = this.output = this.sphere = this.history = this.choice = null;
   }
 
   // A recording is not lost: it is separated when the page of recordings is opened.
@@ -45,10 +51,11 @@ class LivePage {
   idle(error = null) {
     if (this.recorded?.length) { location.hash = "recording"; return; } // this unmounts the page
     this.close();
+    this.choice = new DeviceChoice(this.device, (device) => { this.device = device; });
     setContent(this.root, error ? failure(error) : null,
       el("section", { class: "card drop" }, el("h1", {}, "Listen live"),
         el("p", { class: "lead" }, "Sounds appear around the head when they are detected, and fade when they are silent."),
-        el("p", { class: "choices" }, el("button", { class: "main", onclick: () => this.start() }, icon("record"), "Listen")),
+        el("p", { class: "choices" }, el("button", { class: "main", onclick: () => this.start() }, icon("record"), "Listen"), this.choice.label),
         el("p", { class: "note" }, "Needs an input with two channels: one microphone in each ear of the head selected above.")));
   }
 
@@ -60,7 +67,7 @@ class LivePage {
     setContent(this.root, el("section", { class: "card drop busy" }, el("h1", {}, "Starting"), el("progress", { "aria-label": "Progress" }), el("p", { class: "note" }, "The browser may ask for permission to use the microphones."),
       el("p", { class: "choices" }, el("button", { onclick: () => this.idle() }, "Cancel"))));
     try {
-      this.input = await capture((left, right) => this.sendBlock(left, right), RATE);
+      this.input = await this.openInput();
     } catch (error) { return this.idle(error.message); }
     if (this.ended) return this.close();
     this.rate = this.input.rate;
@@ -71,7 +78,29 @@ class LivePage {
     return undefined;
   }
 
+  openInput() {
+    this.meters = new EarMeters();
+    return capture((left, right) => this.sendBlock(left, right), RATE, this.device);
+  }
+
+  // Change the input while listening; tracks and the recording continue.
+  async changeInput(device) {
+    this.device = device;
+    const old = this.input, meters = this.meters;
+    this.input = null;
+    await old?.close();
+    try {
+      const input = await capture((left, right) => this.sendBlock(left, right), RATE, device);
+      if (this.ended) { input.close(); return; }
+      this.input = input;
+      this.meters = meters;
+      if (input.rate !== this.rate) this.idle("This input has another sampling rate. Start again.");
+      else announce("The input was changed.");
+    } catch (error) { if (!this.ended) this.idle(error.message); }
+  }
+
   sendBlock(left, right) {
+    this.meters?.update(left, right, this.rate ?? RATE);
     if (this.recorded && this.count < MAX_SECONDS * this.rate) { this.recorded.push([left, right]); this.count += left.length; }
     if (this.socket?.readyState !== WebSocket.OPEN || !this.ready) return;
     const block = new Float32Array(2 * left.length);
@@ -91,21 +120,27 @@ class LivePage {
     for (const source of message.sources) this.updateSource(source);
     this.none.hidden = this.sources.size > 0;
     this.sphere.set({ items: [...this.sources.values()].map(({ item }) => item) });
+    this.history.add(message.time, message.sources);
   }
 
   showListening() {
     const canvas = el("canvas", { class: "sphere tall", tabindex: 0, role: "img", "aria-label": "Sphere around the head with the detected sources; arrow keys rotate it" });
     this.clock = el("span", { class: "clock" }, "0.0 s");
+    this.choice?.close();
+    this.choice = new DeviceChoice(this.device, (device) => this.changeInput(device));
+    this.history?.close();
+    this.history = new History();
     this.notes = el("ul", { class: "doubts", hidden: true });
     this.list = el("div", { class: "sources" });
     this.none = el("section", { class: "card" }, el("p", { class: "note" }, "No source detected yet. Speak, or make a sound near the head."));
     this.button = el("button", { class: "toggle", "aria-pressed": "false", onclick: () => this.record() }, icon("record"), "Record");
     setContent(this.root, el("div", { class: "result-grid" },
-      el("section", { class: "card", "aria-label": "Directions" }, canvas, el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), el("li", {}, "faint: silent"))),
+      el("section", { class: "card", "aria-label": "Directions" }, canvas, el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), el("li", {}, "faint: silent")),
+        pictureMenu(() => [{ name: "Sphere", title: "Live directions", parts: [{ canvas }], draw: () => this.sphere.paint(), legend: [...this.sources].map(([id, { item, place }]) => ({ colour: item.colour, name: `${id}: ${place.textContent}` })) }])),
       el("div", { class: "side" },
-        el("section", { class: "card transport", "aria-label": "Listening" }, el("b", {}, "Listening"), this.clock, this.button,
-          this.stop = el("button", { onclick: () => this.idle() }, icon("stop"), "Stop")),
-        this.notes, this.none, this.list)));
+        el("section", { class: "card transport", "aria-label": "Listening" }, el("h1", {}, "Listening"), this.clock, this.button,
+          this.stop = el("button", { onclick: () => this.idle() }, icon("stop"), "Stop"), this.choice.label),
+        this.meters.card, this.notes, this.none, this.list)), this.history.card);
     this.sphere = new Sphere(canvas);
     this.app.sphere = this.sphere;
     announce("Listening");

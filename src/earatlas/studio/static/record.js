@@ -3,15 +3,16 @@
 
 import { wavFile } from "./player.js";
 
-export async function microphone() {
+// `device` is the id of an input; by default the browser chooses one.
+export async function microphone(device = "") {
   if (!navigator.mediaDevices?.getUserMedia) throw new Error("This browser does not support recording. Drop a file instead.");
   let stream;
   try {
     stream = await navigator.mediaDevices.getUserMedia({
-      audio: { channelCount: { ideal: 2 }, echoCancellation: false, noiseSuppression: false, autoGainControl: false },
+      audio: { ...(device ? { deviceId: { exact: device } } : {}), channelCount: { ideal: 2 }, echoCancellation: false, noiseSuppression: false, autoGainControl: false },
     });
   } catch (error) {
-    const messages = { NotAllowedError: "Permission to use the microphones was denied. Allow it and try again.", NotFoundError: "No microphone was found. Connect an input with two channels." };
+    const messages = { NotAllowedError: "Permission to use the microphones was denied. Allow it and try again.", NotFoundError: "No microphone was found. Connect an input with two channels.", OverconstrainedError: "The chosen input is no longer connected. Choose another one." };
     throw new Error(messages[error.name] ?? `The microphones cannot be used (${error.message}).`);
   }
   const channels = stream.getAudioTracks()[0].getSettings().channelCount;
@@ -23,8 +24,8 @@ export async function microphone() {
 }
 
 // Capture the input: `onBlock` gets blocks of samples (left, right) until `close` is called.
-export async function capture(onBlock, rate = undefined) {
-  const stream = await microphone();
+export async function capture(onBlock, rate = undefined, device = "") {
+  const stream = await microphone(device);
   const [context, source] = openContext(stream, rate);
   await context.audioWorklet.addModule("static/capture.js");
   const node = new AudioWorkletNode(context, "capture", { numberOfOutputs: 0, channelCount: 2, channelCountMode: "explicit", channelInterpretation: "discrete" });

@@ -2,8 +2,11 @@
 
 import { cancel, fileAddress, pollJob, get, AbortedError, post, remove, RequestError, upload } from "./api.js";
 import { el, icon, announce, setContent } from "./dom.js";
+import { PosteriorMaps } from "./maps.js";
+import { pictureMenu } from "./pictures.js";
 import { Player } from "./player.js";
 import { record } from "./record.js";
+import { uploadAll, zipButton } from "./several.js";
 import { Sphere } from "./sphere.js";
 import { TimeViews } from "./time.js";
 
@@ -100,12 +103,14 @@ export class RecordingPage {
     }
     if (!recordings.length) return setContent(root);
     const removeRecording = async (id) => { await remove(`recordings/${id}`); this.listEarlier(root); };
+    const done = recordings.filter(({ state }) => state === "done").map(({ recording }) => recording);
     const summary = ({ state, facts }) => (facts.length ? facts.join(" · ") : state === "cancelled" ? "cancelled; open to separate it" : "in progress");
     if (recordings.some(({ state }) => state === "waiting" || state === "running")) setTimeout(() => root.isConnected && this.listEarlier(root), 1000);
     return setContent(root, el("section", { class: "card earlier", "aria-label": "Earlier recordings" }, el("h2", {}, "Earlier in this tab"),
       el("ul", {}, recordings.map((one) => el("li", {},
         el("button", { class: "open", onclick: () => this.reopen(one) }, el("b", {}, one.name), el("span", { class: "note" }, summary(one))),
-        el("button", { class: "toggle", "aria-label": `Remove ${one.name}`, onclick: () => removeRecording(one.recording) }, "Remove"))))));
+        el("button", { class: "toggle", "aria-label": `Remove ${one.name}`, onclick: () => removeRecording(one.recording) }, "Remove")))),
+      done.length > 1 ? el("p", { class: "choices spaced" }, zipButton(`Save all ${done.length} as ZIP`, () => done)) : null));
   }
 
   // Show the result of an earlier recording. One that was cancelled or has failed is separated again.
@@ -186,16 +191,7 @@ export class RecordingPage {
     const uploading = {};
     this.job = uploading;
     const progress = this.busy(`${files.length} recordings`, () => abort.abort());
-    const refused = [];
-    for (const [i, file] of files.entries()) {
-      try {
-        await upload("recordings", file, { name: file.name, head: this.app.head }, (fraction) => progress(`uploading ${i + 1} of ${files.length}`, (i + fraction) / files.length), abort.signal);
-      } catch (error) {
-        if (error instanceof AbortedError) break;
-        if (!(error instanceof RequestError)) throw error;
-        refused.push(`${file.name}: ${error.message}`);
-      }
-    }
+    const refused = await uploadAll(files, { head: this.app.head }, progress, abort.signal);
     if (this.job === uploading) this.empty(refused.length ? refused.join(" ") : null);
   }
 
@@ -269,7 +265,7 @@ export class RecordingPage {
     setContent(this.root, heading,
       notes.length ? el("ul", { class: "doubts", "aria-label": "Doubts" }, notes.map((note) => el("li", {}, note))) : null,
       el("div", { class: "result-grid" }, this.sphereCard(), el("div", { class: "side" }, this.sourceCards(), this.transport(), this.settings(hasReport))),
-      this.timeCard(), this.comparisonTable());
+      this.timeCard(), this.mapCard(), this.comparisonTable());
     this.load();
     const count = view.sources.length;
     announce(`${count} source${count === 1 ? "" : "s"} found. ${view.sources.map((s) => `${s.number}: ${s.place}`).join(". ")}`);
@@ -289,7 +285,8 @@ export class RecordingPage {
       el("div", { class: "smalls" },
         el("figure", {}, el("figcaption", {}, "From above"), top),
         el("figure", {}, el("figcaption", {}, "From the right"), side)),
-      el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), this.view.truth.length ? el("li", { class: "true" }, "true direction") : null, el("li", {}, "drag or arrow keys: rotate")));
+      el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), this.view.truth.length ? el("li", { class: "true" }, "true direction") : null, el("li", {}, "drag or arrow keys: rotate")),
+      pictureMenu(() => this.spherePictures([big, top, side])));
     const marks = this.view.truth;
     queueMicrotask(() => {
       this.spheres = [new Sphere(big, this.orientation), new Sphere(top, { pitch: 90, yaw: 0, turns: false, small: true }), new Sphere(side, { pitch: 0, yaw: 90, turns: false, small: true })];
@@ -298,6 +295,13 @@ export class RecordingPage {
     });
     this.items = items;
     return card;
+  }
+
+  spherePictures(canvases) {
+    const legend = [...this.view.sources.map(({ colour, number, place }) => ({ colour, name: `${number}: ${place}` })), { colour: "none", name: "dark: 50 % region, light: 90 % region" }];
+    return ["Sphere", "From above", "From the right"].map((name, i) => ({
+      name, legend, title: this.view.name, parts: [{ canvas: canvases[i], title: i ? name : "" }], draw: () => this.spheres[i].paint(),
+    }));
   }
 
   sourceCards() {
@@ -332,12 +336,19 @@ export class RecordingPage {
   timeCard() {
     this.time = new TimeViews(this.view, { seek: (t) => this.player.seek(t), shown: (m) => this.player.mixed || this.view.preliminary || this.player.gains()[m + 1] !== 0 });
     this.parts.push(this.time);
-    const kinds = [["By source", true], ["Level", false]].map(([name, value]) => el("button", {
-      class: "toggle", "aria-pressed": String(value),
-      onclick: () => { this.time.setColours(value); kinds.forEach((kind, i) => kind.setAttribute("aria-pressed", String((i === 0) === value))); },
+    const kinds = [["By source", "source"], ["Level", "level"], ["ILD", "ild"], ["IPD", "ipd"]].map(([name, value], i) => el("button", {
+      class: "toggle", "aria-pressed": String(i === 0), title: { ild: "Interaural level difference", ipd: "Interaural phase difference" }[value],
+      onclick: () => { this.time.setColours(value); kinds.forEach((kind, j) => kind.setAttribute("aria-pressed", String(i === j))); },
     }, name));
     return el("section", { class: "card", "aria-label": "Over time" }, this.time.stack,
-      el("div", { class: "segments left", role: "group", "aria-label": "Spectrogram" }, kinds));
+      el("div", { class: "segments left", role: "group", "aria-label": "Spectrogram" }, kinds), pictureMenu(() => [this.time.picture()]));
+  }
+
+  mapCard() {
+    if (!this.view.sources.some(({ map }) => map)) return null;
+    const maps = new PosteriorMaps(this.view);
+    this.parts.push(maps);
+    return maps.card;
   }
 
   comparisonTable() {
@@ -372,12 +383,12 @@ export class RecordingPage {
     };
     // A separation ends with its report; it can be repeated from then on.
     const apply = el("button", { onclick: separateAgain, disabled: !hasReport, title: "Separate again with these settings and the head selected above" }, icon("again"), "Apply");
-    this.showReport = () => { setContent(report, link("report.html", "Report")); apply.disabled = false; };
+    this.showReport = () => { setContent(report, el("span", { class: "choices small" }, link("report.html", "Report"), zipButton("All as ZIP", () => [this.id]))); apply.disabled = false; };
     if (hasReport) this.showReport();
     return el("section", { class: "card more", "aria-label": "Settings and downloads" },
       el("p", { class: "fields" }, el("label", {}, "Sources ", count), el("label", {}, "Rendering ", rendering),
         apply), problem,
-      el("p", { class: "choices small" }, link(files.mixture, "Mixture"), files.sounds.map((name, m) => link(name, `Source ${m + 1}`)), files.json ? link(files.json, "JSON") : null, report));
+      el("p", { class: "choices small" }, link(files.mixture, "Mixture"), files.sounds.map((name, m) => link(name, `Source ${m + 1}`)), files.json ? link(files.json, "JSON") : null, (files.tables ?? []).map((name) => link(name, name === "tracks.csv" ? "Tracks (CSV)" : "Sources (CSV)")), report));
   }
 
   // --- playback ----------------------------------------------------------------------------

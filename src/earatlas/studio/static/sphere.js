@@ -28,10 +28,10 @@ const LABELS = [["front", [0, 0]], ["left", [90, 0]], ["behind", [180, 0]], ["ri
 export class Sphere {
   // items: {direction, alternatives, colour, on, label, name, region, faint, trail, unknown}, of which unknown ones are not
   // drawn; marks: true directions.
-  constructor(canvas, { yaw = HOME.yaw, pitch = HOME.pitch, turns = true, drags = null, labels = true, small = false } = {}) {
+  constructor(canvas, { yaw = HOME.yaw, pitch = HOME.pitch, turns = true, drags = null, picked = null, labels = true, small = false } = {}) {
     this.canvas = canvas;
     this.home = { yaw, pitch };
-    Object.assign(this, { yaw, pitch, turns, drags, labels, small });
+    Object.assign(this, { yaw, pitch, turns, drags, picked, labels, small }); // picked(direction): a click on the near side
     this.items = [];
     this.marks = [];
     this.points = [];
@@ -335,12 +335,12 @@ export class Sphere {
     const left = x < this.cx, wide = c.measureText(name).width;
     const at = x + (left ? -1 : 1) * (r + 5);
     c.textAlign = left ? "right" : "left";
-    const kept = left ? Math.max(at, wide + 4) : Math.min(at, this.width - wide - 4);
+    if (left ? at - wide < 4 : at + wide > this.width - 4) return; // the number is enough
     c.lineWidth = 3;
     c.strokeStyle = this.inks.card;
-    c.strokeText(name, kept, y);
+    c.strokeText(name, at, y);
     c.fillStyle = this.inks.ink;
-    c.fillText(name, kept, y);
+    c.fillText(name, at, y);
   }
 
   truth(c, mark) {
@@ -375,7 +375,11 @@ export class Sphere {
       else if (this.turns) this.turn(held.yaw + ((x - held.x) / this.R) * 60, held.pitch + ((y - held.y) / this.R) * 60);
     });
     const release = () => { if (held?.item) this.drags.dropped?.(held.item); held = null; };
-    canvas.addEventListener("pointerup", release);
+    canvas.addEventListener("pointerup", (event) => {
+      const [x, y] = this.pointer(event);
+      if (this.picked && held && !held.item && Math.hypot(x - held.x, y - held.y) < 4) this.pick(x, y);
+      release();
+    });
     canvas.addEventListener("pointercancel", release);
     canvas.addEventListener("keydown", (event) => this.key(event));
   }
@@ -390,6 +394,14 @@ export class Sphere {
       .filter(([item, p]) => !item.fixed && Math.hypot(p[0] - x, p[1] - y) < 24)
       .sort((a, b) => a[1][2] - b[1][2]);
     return near.length ? near[0][0] : null;
+  }
+
+  // The direction of a click on the near side of the sphere.
+  pick(x, y) {
+    const dx = (x - this.cx) / this.R, dy = (this.cy - y) / this.R, length = Math.hypot(dx, dy);
+    if (length > 1) return;
+    const depth = -Math.sqrt(1 - length * length), { f, r, u } = this;
+    this.picked(direction([0, 1, 2].map((i) => dx * r[i] + dy * u[i] + depth * f[i])));
   }
 
   // An item that is dragged across the rim of the sphere moves to its other side.

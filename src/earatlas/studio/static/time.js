@@ -1,10 +1,11 @@
 // Charts over time: azimuth, elevation and level of each source, and the spectrogram, with a common
 // cursor.
 
-import { themeColours, el, onAppearanceChange, fitCanvas } from "./dom.js";
+import { themeColours, el, onAppearanceChange, fitCanvas, setContent } from "./dom.js";
 
 const LEFT = 46; // CSS pixels left of the plots, for the ticks
 const BY_SOURCE = "in the colours of the sources";
+export const KINDS = { source: "Spectrogram ", level: "Spectrogram ", ild: "Level difference ", ipd: "Phase difference " };
 const SIZES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120];
 
 export class TimeViews {
@@ -13,7 +14,7 @@ export class TimeViews {
     this.view = view;
     this.seek = seek;
     this.shown = shown;
-    this.bySource = true; // colours of the sources, or level
+    this.kind = "source"; // of the spectrogram: colours of the sources, "level", "ild" or "ipd"
     this.cursor = el("div", { class: "cursor", "aria-hidden": "true" });
     this.rows = [
       this.row("Azimuth", "with 90 % band", 120, (...a) => this.angles(...a, "azimuth", 180, [[-180, "180°"], [-90, "right"], [0, "front"], [90, "left"], [180, "180°"]])),
@@ -26,17 +27,26 @@ export class TimeViews {
       oninput: (event) => seek(Number(event.target.value)),
     });
     this.stack = el("div", { class: "stack" }, this.slider, this.rows.map((row) => row.figure), this.axis = el("canvas", { class: "axis", "aria-hidden": "true" }), this.cursor);
-    this.images = Object.fromEntries([["level", loadImage(view.images.level)], ...view.images.masks.map((uri, m) => [m, loadImage(uri)])]);
+    this.images = Object.fromEntries([...["level", "ild", "ipd"].map((kind) => [kind, loadImage(view.images[kind])]), ...view.images.masks.map((uri, m) => [m, loadImage(uri)])]);
     Promise.all(Object.values(this.images).map((image) => image.decode().catch(() => {}))).then(() => this.draw());
     this.listen();
     this.stop = onAppearanceChange(this.stack, () => { this.inks = null; this.draw(); });
   }
 
-  // Draw the spectrogram in the colours of the sources, or its level.
-  setColours(bySource) {
-    this.bySource = bySource;
-    this.rows.at(-1).figure.querySelector("span").textContent = bySource ? BY_SOURCE : "level (bright is loud)";
+  // Draw the spectrogram in the colours of the sources, its level, or the differences between the ears.
+  setColours(kind) {
+    this.kind = kind;
+    const caption = this.rows.at(-1).figure.querySelector("figcaption");
+    setContent(caption, KINDS[kind], this.scale(kind));
     this.draw();
+  }
+
+  // The colour scale of the spectrogram.
+  scale(kind) {
+    const scale = this.view.images.scales?.[kind];
+    if (!scale) return el("span", {}, BY_SOURCE);
+    return el("span", { class: "scale" }, scale.low, el("span", { class: "ramp", role: "img", "aria-label": `Colours from ${scale.low} to ${scale.high}`, style: { background: `linear-gradient(90deg, ${scale.stops.join(", ")}), var(--plot)` } }), scale.high,
+      kind === "level" ? null : el("span", { class: "swatch missing" }), kind === "level" ? null : "not observed");
   }
 
   row(name, description, height, draw) {
@@ -157,7 +167,7 @@ export class TimeViews {
   }
 
   spectrogram(context, width, height) {
-    const { spectrogram: p } = this.view;
+    const p = this.kind === "ipd" ? this.view.images.ipd_range : this.view.spectrogram;
     const left = this.x(p.start, width), right = this.x(p.end, width);
     const draw = (image) => image.complete && image.naturalWidth && context.drawImage(image, left, 0, right - left, height);
     context.beginPath();
@@ -165,17 +175,17 @@ export class TimeViews {
     context.save();
     context.clip();
     context.imageSmoothingQuality = "high";
-    if (this.bySource) {
+    if (this.kind === "source") {
       for (const m of this.view.sources.keys()) {
         context.globalAlpha = this.shown(m) ? 1 : 0.06;
         draw(this.images[m]);
       }
-    } else draw(this.images.level);
+    } else draw(this.images[this.kind]);
     context.restore();
     context.fillStyle = this.inks.soft;
     context.font = "11px system-ui, sans-serif";
     context.textAlign = "right";
-    const step = p.high_hz > 6000 ? 2000 : 1000;
+    const step = p.high_hz > 6000 ? 2000 : p.high_hz > 2500 ? 1000 : 500;
     context.textBaseline = "middle";
     for (let hertz = step, y = height; ; hertz += step) {
       y = height * (1 - (hertz - p.low_hz) / (p.high_hz - p.low_hz));
@@ -201,6 +211,16 @@ export class TimeViews {
   }
 
   close() { this.stop(); }
+
+  // All rows as one picture, with the time axis and the names of the sources.
+  picture() {
+    const scale = this.view.images.scales?.[this.kind];
+    return {
+      name: "Over time", title: this.view.name, draw: () => this.draw(),
+      parts: [...this.rows.map(({ canvas, figure }) => ({ canvas, title: figure.querySelector("figcaption").firstChild.textContent })), { canvas: this.axis }],
+      legend: [...this.view.sources.map(({ colour, number, place }) => ({ colour, name: `${number}: ${place}` })), ...(scale ? [{ stops: scale.stops, name: `${scale.low} … ${scale.high}` }] : [])],
+    };
+  }
 }
 
 function loadImage(uri) {
