@@ -116,6 +116,7 @@ def _array(name: str, index: tuple[int, ...], value: float) -> Change:
         _array("noise", (3,), 0.0),
         _array("A", (1, 2, 0), np.inf),
         _array("A", (1, 2, 0), 1e200),
+        _array("b", (1, 2), 1e11),  # no sound fits: `separate` had no candidates
         _array("latent", (3, 1), 1e11),
         _array("gammas", (1, 0, 1), 1e11),  # the triangle that eigvalsh does not read
         _array("frame_noise", (5,), -1.0),

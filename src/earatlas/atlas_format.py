@@ -34,6 +34,7 @@ class AtlasLimits:
     """Limits of the numbers in a file, beyond which computations overflow or fill the memory."""
 
     value: float = 1e12  # absolute value of a parameter; products of four do not overflow
+    cue: float = 1e4  # dB, level difference at the centre of a chart
     sharpness: float = 1e14  # squared maps over noise; beyond, matrices become singular
     degrees: float = 360.0  # bound of a space, or width of a kernel
     frames_per_second: int = 20_000  # the default layout has 125
@@ -109,6 +110,7 @@ def _check_consistency(head: LearnedHead) -> None:
         and len(model.weights) > 0
         and model.b.shape[1] == layout.n_cues
         and all((np.abs(getattr(model, name)) < _LIMITS.value).all() for name in MODEL_ARRAYS)
+        and (np.abs(model.b) < _LIMITS.cue).all()
         and all((getattr(model, name) > 0).all() for name in ("weights", "noise", "spread"))
         and math.isclose(model.weights.sum(), 1.0, abs_tol=1e-6)
         and _is_well_conditioned(model)

@@ -131,6 +131,14 @@ def test_one_signal_with_independent_noise_is_found(level_db: float) -> None:
     assert faults_of(with_noise(np.stack([sound, sound]), level_db), symmetric) == []
 
 
+def test_a_clear_delay_beyond_the_head_is_late(limits: InterauralLimits) -> None:
+    """1 ms is more than a head can do, as of a recording at 48 kHz that is read as 16 kHz."""
+    x = late(talker((0.0, 0.0)), 16)
+    (finding,) = find_input_faults(statistics_of(x), limits)
+    assert (finding.fault, finding.channel) == (InputFault.LATE_CHANNEL, 1)
+    assert finding.value == pytest.approx(1e-3, abs=2e-4)
+
+
 def test_tones_are_found(limits: InterauralLimits) -> None:
     """A tone is tonal, with or without noise; correlations say nothing about its channels."""
     t = np.arange(2 * RATE) / RATE

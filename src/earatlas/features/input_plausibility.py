@@ -106,6 +106,9 @@ class PlausibilitySettings:
     stretched_limits: float = 3.0  # delays of a wrong sampling rate, in limits of the head
     stretched_ratio: float = 1.25  # the same ratio at low frequencies, within these delays
     min_stretched_correlation: float = 0.3
+    human_delay_seconds: float = 0.85e-3  # largest delay of human heads
+    sure_correlation: float = 0.8  # from which a delay at low frequencies is exact
+    sure_margin_seconds: float = 0.1e-3  # beyond the largest delay of the head, if it is exact
     low_hz: float = 1000.0  # upper end of the band in which delays have no ambiguity
     inverted_ratio: float = 1.25  # negative over positive correlation, in both bands (mean)
     min_inverted_correlation: float = 0.15
@@ -254,12 +257,16 @@ def _signal_fault(
     ):
         seconds = float(beyond[stretched.argmax()])
         return FaultFinding(InputFault.LATE_CHANNEL, abs(seconds), int(seconds > 0))
+    delay, correlation = float(delays[low.argmax()]), float(low.max())
+    largest = max(limits.max_delay_seconds, settings.human_delay_seconds)
+    beyond_head = abs(delay) > largest + settings.sure_margin_seconds
+    if beyond_head and correlation > settings.sure_correlation:
+        return FaultFinding(InputFault.LATE_CHANNEL, abs(delay), int(delay > 0))
     negative = max(-low.min(), 0.0) * max(-plausible.min(), 0.0)
     positive = max(low.max(), 1e-9) * max(plausible.max(), 1e-9)
     ratio = math.sqrt(negative / positive)
     if ratio > settings.inverted_ratio and -low.min() > settings.min_inverted_correlation:
         return FaultFinding(InputFault.INVERTED_CHANNEL, ratio)
-    delay, correlation = float(delays[low.argmax()]), float(low.max())
     return _unequal_gains(statistics, limits, delay, correlation, settings)
 
 
