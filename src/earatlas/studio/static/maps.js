@@ -15,7 +15,7 @@ export class PosteriorMaps {
     this.canvas = el("canvas", { class: "map", role: "img", "aria-label": `Probability of each direction, azimuth from left to right and elevation upwards. ${places}` });
     this.readOut = el("span", { class: "note" }, " ");
     this.buttons = [null, ...this.sources.map(({ number }) => number)].map((number) =>
-      el("button", { class: "toggle", "aria-pressed": String(number === null), "aria-label": number === null ? "Map of all sources" : `Map of source ${number}`, onclick: () => this.choose(number) }, number === null ? "All" : String(number)));
+      el("button", { class: "toggle", "aria-pressed": String(number === null), "aria-label": number === null ? "Map of all directions" : `Map of source ${number}`, onclick: () => this.choose(number) }, number === null ? "All" : String(number)));
     this.images = new Map(this.sources.flatMap(({ map }) => [map, map.close_up]).filter(Boolean).map((map) => {
       const image = new Image();
       image.onload = () => this.draw();
