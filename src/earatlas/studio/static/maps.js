@@ -15,7 +15,7 @@ export class PosteriorMaps {
     this.canvas = el("canvas", { class: "map", role: "img", "aria-label": `Probability of each direction, azimuth from left to right and elevation upwards. ${places}` });
     this.readOut = el("span", { class: "note" }, " ");
     this.buttons = [null, ...this.sources.map(({ number }) => number)].map((number) =>
-      el("button", { class: "toggle", "aria-pressed": String(number === null), "aria-label": number === null ? "Map of all sources" : `Map of source ${number}`, onclick: () => this.choose(number) }, number === null ? "All" : String(number)));
+      el("button", { class: "toggle", "aria-pressed": String(number === null), "aria-label": number === null ? "Map of all directions" : `Map of source ${number}`, onclick: () => this.choose(number) }, number === null ? "All" : String(number)));
     this.images = new Map(this.sources.flatMap(({ map }) => [map, map.close_up]).filter(Boolean).map((map) => {
       const image = new Image();
       image.onload = () => this.draw();
@@ -27,8 +27,8 @@ export class PosteriorMaps {
       legend: [...this.shown().map(({ colour, number, place }) => ({ colour, name: `${number}: ${place}` })), { colour: "none", name: "dark: 50 % region, light: 90 % region" }],
     }]);
     this.card = el("section", { class: "card", "aria-label": "Map of directions" }, el("h2", {}, "Probability of each direction"), this.canvas,
-      el("p", { class: "fields" }, el("span", { class: "segments", role: "group", "aria-label": "Sources on the map" }, this.buttons), this.readOut),
-      el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), el("li", {}, "1, 2, …: close-up of one source"), el("li", {}, "small dots: further possible directions"), this.truth.length ? el("li", { class: "true" }, "true direction") : null), this.menu);
+      el("p", { class: "fields" }, el("span", { class: "segments", role: "group", "aria-label": "Shown on the map" }, this.buttons), this.readOut),
+      el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), el("li", {}, "1, 2, …: close-up of one source"), el("li", {}, "small dots: further possible directions"), this.truth.length ? el("li", { class: "true" }, "ring: true direction") : null), this.menu);
     this.canvas.addEventListener("pointermove", (event) => this.read(event));
     this.canvas.addEventListener("pointerleave", () => { this.readOut.textContent = " "; });
     this.stop = onAppearanceChange(this.canvas, () => this.draw());
