@@ -1,86 +1,94 @@
-"""CPU time of the command line and of the main tasks, as ratios to a calibration loop.
+"""CPU time of all tasks and their growth, as ratios to a calibration loop, beside other packages.
 
-The calibration loop (FFTs, matrix products and Python calls) is measured in the same run, so that
-machines compare. Uses the packaged atlas and recording; each figure is the least of `--repeats`.
+    python benchmarks/speed.py [PART …] [--atlas FILE] [--repeats 3] [--minutes 10]
 
-    python benchmarks/speed.py [--repeats 5]
+Parts, with their approximate CPU seconds on one core of 2.5 GHz:
+
+    learning (15)      `earatlas learn ku100.sofa`: CPU seconds and peak memory
+    start (8)          short files on the command line, with the packaged atlas and with ku100
+    localization (15)  `localize` of 10 s, and `localize --track` of 60 s
+    separation (40)    `separate` of two and three talkers, number given and not given
+    streams (40)       a live pair at 16 and 48 kHz, mean and longest hop of 16 ms
+    sources (25)       `separate` of 1 to 5 talkers, number not given
+    directions (120)   learning of 1250 to 10,800 directions: CPU seconds, peak memory, accuracy
+    durations (90)     recordings of 5 s to --minutes on the command line: CPU seconds, peak memory
+    peers (150)        AuxIVA, ILRMA, FastMNMF2; SRP-PHAT, MUSIC; GaussianMixture; LTSA
+
+Without names, the first five are run, in about two minutes. The calibration loop (FFTs, matrix
+products, exponentials and Python calls) is measured before each part, so that machines compare.
+Numerical libraries use one thread. Recordings are made from ku100 with all directions learned, and
+recorded speech; rooms are simulated. Needs the measured data. Each figure is the least of
+`--repeats` runs where a run takes less than a second, of two elsewhere, of one for learning, growth
+and streams. Growth with the duration of an hour: --minutes 60.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
+import os
 import tempfile
-from collections.abc import Callable
+import warnings
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
-import numpy as np
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded
+
+from speed_parts import growth, tasks
+from speed_parts.tasks import Setting
+from speed_parts.timing import Row, calibration_loop, cpu_seconds, print_rows
 
 import earatlas as ea
-from earatlas.atlas import EXAMPLE_ATLAS
 
-RECORDING = EXAMPLE_ATLAS.with_name("recording.flac")
-
-
-def calibration() -> None:
-    """Do a fixed amount of work of the kinds that dominate the tasks."""
-    x = np.random.default_rng(0).standard_normal((200, 1024))
-    for _ in range(300):
-        np.fft.rfft(x)
-        x[:, :200] @ x[:, :200].T
-        np.exp(-(x**2))
-    sum(len(str(n)) for n in range(1_000_000))
+QUICK = ("learning", "start", "localization", "separation", "streams")
+PARTS = (*QUICK, "sources", "directions", "durations", "peers")
 
 
-def cpu_seconds(task: Callable[[], object], repeats: int) -> float:
-    """Return the least CPU time of a task, with the processes that it waits for."""
-    seconds = []
-    for _ in range(repeats):
-        start = _used_seconds()
-        task()
-        seconds.append(_used_seconds() - start)
-    return min(seconds)
+def measure(part: str, setting: Setting, minutes: float) -> list[Row]:
+    """Return the rows of a part other than learning."""
+    if part == "peers":
+        from speed_parts import peers  # needs pyroomacoustics, nara_wpe and scikit-learn
 
-
-def _used_seconds() -> float:
-    """Return the CPU time of this process and of its ended children."""
-    used = [getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
-
-
-def command(*arguments: object) -> Callable[[], object]:
-    """Return a function that runs the command line in a new process."""
-    call = [sys.executable, "-m", "earatlas", *map(str, arguments)]
-    return lambda: subprocess.run(call, capture_output=True, check=True)
+        measures = (peers.two_talkers, peers.one_talker, peers.mapping, peers.manifold)
+        return [row for measure in measures for row in measure(setting)]
+    if part == "durations":
+        return growth.durations(setting, 60 * minutes)
+    return {
+        "start": tasks.short_files,
+        "localization": tasks.localization,
+        "separation": tasks.separation,
+        "streams": tasks.streams,
+        "sources": growth.sources,
+        "directions": growth.directions,
+    }[part](setting)
 
 
 def main() -> None:
-    """Measure and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--repeats", type=int, default=5, help="the least time is reported")
+    """Measure and print one table per part."""
+    description, _, details = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        description=description,
+        epilog=details,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--atlas", type=Path, help="atlas of ku100; default: learn it")
+    parser.add_argument("--repeats", type=int, default=3, help="the least time is reported")
+    parser.add_argument("--minutes", type=float, default=10.0, help="longest of `durations`")
     options = parser.parse_args()
-    atlas, recording = ea.example_atlas(), ea.example_recording()
+    parts = options.parts or list(QUICK)
+    if unknown := set(parts) - set(PARTS):
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}")
+    warnings.simplefilter("ignore", ea.EaratlasWarning)
     with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "out"
-        tasks: dict[str, Callable[[], object]] = {
-            "`earatlas --version`": command("--version"),
-            "`earatlas info`": command("info", EXAMPLE_ATLAS),
-            "`earatlas localize`, 2.5 s": command("localize", EXAMPLE_ATLAS, RECORDING),
-            "`earatlas separate`, 2.5 s": command(
-                "separate", EXAMPLE_ATLAS, RECORDING, "-o", output
-            ),
-            "`Atlas.localize`, 2.5 s": lambda: atlas.localize(recording),
-            "`Atlas.separate`, 2.5 s, two given": lambda: atlas.separate(recording, n_sources=2),
-            "`Atlas.separate`, 2.5 s, number not given": lambda: atlas.separate(recording),
-        }
-        unit = cpu_seconds(calibration, options.repeats)
-        print(f"Calibration loop: {unit:.2f} CPU s\n")
-        print("| task | CPU s | ratio to the loop |\n|---|---|---|")
-        for name, task in tasks.items():
-            seconds = cpu_seconds(task, options.repeats)
-            print(f"| {name} | {seconds:.2f} | {seconds / unit:.1f} |", flush=True)
+        atlas = options.atlas
+        if "learning" in parts or atlas is None:
+            unit = cpu_seconds(calibration_loop, 3)
+            atlas = Path(folder) / "ku100.atlas"
+            print_rows("learning", [tasks.learn_ku100(atlas)], unit)
+        setting = Setting(atlas, Path(folder), options.repeats)
+        for part in PARTS:
+            if part in parts and part != "learning":
+                unit = cpu_seconds(calibration_loop, 3)
+                print_rows(part, measure(part, setting, options.minutes), unit)
 
 
 if __name__ == "__main__":

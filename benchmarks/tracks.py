@@ -18,20 +18,22 @@ from protocol import DATA, load_head, long_recording_parser
 
 import earatlas as ea
 from earatlas.features.audio_files import read_mono
+from earatlas.types import Array
 
 RATE = 16_000
 
 
-def minute(head: ea.Head, speech: list[Path], seed: int, room: ea.Room | None) -> np.ndarray:
-    """Return one minute (n, 2) of a talker at a random direction."""
+def minute(
+    head: ea.Head, speech: list[Path], seed: int, room: ea.Room | None
+) -> tuple[Array, Array]:
+    """Return one minute (2, n) of a talker, and the random direction of the talker."""
     rng = np.random.default_rng(seed)
     signal: list[np.ndarray] = []
     while sum(map(len, signal)) < 60 * RATE:
         signal.append(read_mono(speech[int(rng.integers(len(speech)))], rate=RATE))
     direction = head.directions[int(rng.integers(len(head)))]
     scene = ea.render_scene(head, [np.concatenate(signal)[: 60 * RATE]], [direction], room=room)
-    samples: np.ndarray = scene.mixture.samples[:, : 60 * RATE].T
-    return samples
+    return scene.mixture.samples[:, : 60 * RATE], direction
 
 
 def measure(atlas: Path, recording: Path, folder: Path) -> tuple[float, float, int]:
@@ -57,7 +59,7 @@ def main() -> None:
         atlas = options.atlas or ea.learn(head).save(folder / "ku100.atlas")
         with soundfile.SoundFile(folder / "long.wav", "w", RATE, 2, "FLOAT") as file:
             for n in range(options.minutes):
-                file.write(minute(head, speech, n, room))
+                file.write(minute(head, speech, n, room)[0].T)
         cpu, megabytes, windows = measure(atlas, folder / "long.wav", folder)
     condition = "anechoic" if room is None else f"T60 {options.t60:g} s"
     print(

@@ -10,6 +10,7 @@ import scipy.optimize
 import scipy.special
 
 from earatlas.numerics import (
+    convolve,
     fast_fft_length,
     linear_assignment,
     logistic,
@@ -36,6 +37,14 @@ def test_logsumexp(axis: int | None, keepdims: bool, dtype: type, rng: np.random
 def test_logsumexp_of_nothing() -> None:
     """The logarithm of an empty sum is -inf."""
     assert logsumexp(np.zeros((0,))) == -np.inf
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (1000, 1), (7, 7), (3, 50), (1000, 37), (129, 64)])
+def test_convolve(n: int, m: int, rng: np.random.Generator) -> None:
+    """Convolution by blocks is the sum over all products, and leading axes are broadcast."""
+    x, h = rng.standard_normal(n), rng.standard_normal((3, 2, m))
+    expected = [[np.convolve(x, response) for response in pair] for pair in h]
+    np.testing.assert_allclose(convolve(x, h), expected, rtol=0, atol=1e-12)
 
 
 def test_logistic() -> None:

@@ -18,7 +18,9 @@ RATE, SECONDS, MIN_SEPARATION_DEGREES = 48_000, 4.0, 20.0
 TALKERS = ("talker_a_44k1.wav", "talker_b_48k.wav", "talker_c_44k1.wav")
 
 
-def scenes(head: ea.Head, count: int, seconds: float = SECONDS) -> Iterator[ea.SimulatedScene]:
+def scenes(
+    head: ea.Head, count: int, seconds: float = SECONDS, *, room: ea.Room | None = None
+) -> Iterator[ea.SimulatedScene]:
     """Yield pairs of the three talkers, random excerpts, at random directions over 20° apart."""
     rng = np.random.default_rng(3)
     dry = {name: read_mono(DATA / "fullband" / name, rate=RATE) for name in TALKERS}
@@ -31,7 +33,7 @@ def scenes(head: ea.Head, count: int, seconds: float = SECONDS) -> Iterator[ea.S
             if ea.great_circle_error(*directions) > MIN_SEPARATION_DEGREES:
                 break
         yield ea.render_scene(
-            head, sounds, directions, rate=RATE, settings=ea.SceneSettings(seed=number)
+            head, sounds, directions, rate=RATE, settings=ea.SceneSettings(seed=number), room=room
         )
 
 

@@ -1,4 +1,4 @@
-"""Numerical functions without SciPy: log domain, moving means, assignment, FFT lengths.
+"""Numerical functions without SciPy: log domain, convolution, moving means, assignment.
 
 SciPy has these functions, too, but importing its packages takes longer than a short recording needs
 to be localized (benchmarks/speed.py).
@@ -13,7 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from earatlas.types import Array, Indices
 
-__all__ = ["fast_fft_length", "linear_assignment", "logistic", "logsumexp", "moving_mean"]
+__all__ = [
+    "convolve",
+    "fast_fft_length",
+    "linear_assignment",
+    "logistic",
+    "logsumexp",
+    "moving_mean",
+]
 
 _Real = TypeVar("_Real", np.float32, np.float64)
 
@@ -63,6 +70,32 @@ def fast_fft_length(n: int) -> int:
             three *= 3
         five *= 5
     return best
+
+
+def convolve(x: Array, h: Array) -> Array:
+    """Return the convolution (..., n + m - 1) of signals (..., n) and responses (..., m).
+
+    It is computed by overlap-add: blocks of four responses are transformed together. Leading axes
+    are broadcast.
+
+    >>> convolve(np.array([1.0, 2.0, 3.0]), np.array([[0.0, 1.0], [2.0, 0.0]])).round(9).tolist()
+    [[0.0, 1.0, 2.0, 3.0], [2.0, 4.0, 6.0, 0.0]]
+    """
+    if x.shape[-1] < h.shape[-1]:
+        x, h = h, x
+    n, m = x.shape[-1], h.shape[-1]
+    size = fast_fft_length(min(4 * m, n + m - 1))
+    step = size - m + 1  # at least m - 1, so that only neighbouring blocks overlap
+    count = -(-n // step)
+    padding = [(0, 0)] * (x.ndim - 1) + [(0, count * step - n)]
+    blocks = np.pad(x, padding).reshape(*x.shape[:-1], count, step)
+    products = np.fft.rfft(blocks, size) * np.fft.rfft(h, size)[..., None, :]
+    parts = np.fft.irfft(products, size)
+    out = np.zeros((*parts.shape[:-2], count + 1, step))
+    out[..., :-1, :] = parts[..., :step]
+    out[..., 1:, : m - 1] += parts[..., step:]
+    whole: Array = out.reshape(*out.shape[:-2], -1)[..., : n + m - 1]
+    return whole
 
 
 def moving_mean(

@@ -9,6 +9,7 @@ from earatlas.features.hop_statistics import (
     HopStatistics,
     hop_statistics,
     sliding_statistics,
+    whole_statistics,
 )
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.statistics import LevelHistogram, LevelStatistics
@@ -79,3 +80,19 @@ def test_histogram_has_the_floors_of_level_statistics(samples: np.ndarray, noise
         np.testing.assert_array_equal(counts.floors_db(threshold), expected)
         assert np.abs(single.floors_db(threshold) - expected).max() <= 1
     assert (len(np.unique(levels.floors_db())) > 1) == (noise > 0), "raised above the noise"
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_whole_statistics_are_those_of_level_statistics(samples: np.ndarray, noise: float) -> None:
+    """Statistics of a sound in memory agree with those by level up to single precision."""
+    layout = LAYOUT
+    x = samples + noise * np.random.default_rng(3).normal(size=samples.shape)
+    levels = LevelStatistics(layout)
+    levels.push(stft(x, layout.window, layout.hop))
+    expected, found = levels.statistics(), whole_statistics(x, layout)
+    assert found.frames == expected.frames
+    # A bin whose level is a whole number of dB may be rounded to either side.
+    assert np.abs(found.counts - expected.counts).sum() <= 1e-4 * expected.counts.sum()
+    same = found.counts == expected.counts
+    np.testing.assert_allclose(found.sums[same], expected.sums[same], atol=2e-3)
+    np.testing.assert_allclose(found.squares[same], expected.squares[same], rtol=1e-4, atol=2e-3)

@@ -143,6 +143,15 @@ def test_nearest_agrees_with_distance(rng: np.random.Generator) -> None:
     )
 
 
+@pytest.mark.parametrize("space", SPACES, ids=repr)
+def test_distances_from_one_of_the_points(space: Space, rng: np.random.Generator) -> None:
+    """The squared distances from one point are those of the pairs."""
+    x = random_points(space, rng, 7)
+    squared = space.distances_from(x)
+    for n in (0, 4):
+        np.testing.assert_allclose(squared(n), space.distance(x[n], x) ** 2, rtol=1e-9, atol=1e-9)
+
+
 def test_angular_errors_wrap() -> None:
     """Azimuth errors follow the shorter arc; near a pole the great circle is short."""
     assert azimuth_error([170, 0], [-170, 0]) == pytest.approx(20)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import earatlas as ea
+from earatlas.features.statistics import CueStatistics
 from earatlas.hrtf.head import ImpulseResponses
 from earatlas.localization.score_calibration import ScoreCalibration
 from earatlas.training.reverberant import DirectSoundTraining
@@ -40,7 +41,8 @@ def test_rooms_without_poor_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(rounded=lambda: "localizer")
 
     monkeypatch.setattr("earatlas.training.reverberant.ReverberantLocalizer", localizer)
-    scenes = [(SimpleNamespace(row=0, statistics=0, truth=RING[0]), None)] * 3
+    statistics = CueStatistics.from_vector([0.0])
+    scenes = [(SimpleNamespace(row=0, statistics=statistics, truth=RING[0]), None)] * 3
     scores = ScoreCalibration(
         np.zeros((1, 3)), np.ones(3), np.ones((1, 9, 7)) / 63, np.array([-30.0, 0.0, 0.0, 0.0])
     )
@@ -48,9 +50,12 @@ def test_rooms_without_poor_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         direct_sound=SimpleNamespace(space=ea.Circle()), weight_scenes=scenes,
         score_calibration=scores, multi_source_calibration=None,
     ))  # fmt: skip
-    folds: Any = SimpleNamespace(refit_without=lambda row: None)
+    folds: Any = SimpleNamespace(by_refit=lambda rows: [(None, np.arange(len(rows)))])
     posterior = SimpleNamespace(log_density=lambda points: np.zeros(len(points)))
-    calibration: Any = SimpleNamespace(calibrated_posterior=lambda *_: (posterior, 0.5))
+    batch = SimpleNamespace(
+        residual_ratios=np.full(3, 0.5), posteriors=lambda rows: [posterior] * len(rows)
+    )
+    calibration: Any = SimpleNamespace(calibrated_posteriors=lambda *_: batch)
     found = DirectSoundTraining.localizer(training, folds, calibration, residual_threshold=1.0)
     assert cast(str, found) == "localizer"
     assert made == [(training.direct_sound, scores, None, 1.0)]

@@ -195,7 +195,7 @@ def resample(samples: ArrayLike, rate: float, new_rate: float) -> Array:
     rows = x.reshape(-1, x.shape[-1])
     out = [
         soxr.resample(part.T, rate, new_rate, quality="VHQ").T
-        for part in _split_rows(rows, 4096)  # soxr accepts at most 65,535 channels
+        for part in _split_rows(rows, 256)  # each needs about 80 kB in soxr
     ]
     return np.concatenate(out).reshape(*x.shape[:-1], -1)
 

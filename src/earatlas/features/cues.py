@@ -31,6 +31,7 @@ from earatlas.features.audio_files import audio_seconds, read_blocks
 from earatlas.features.impulse_responses import responses_are_reverberant, transfer_functions
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.stft import FrameStream, squared_magnitude, stft
+from earatlas.numerics import convolve
 from earatlas.types import Array, Mask, Spectra
 
 __all__ = [
@@ -425,14 +426,12 @@ def response_cues(
 
 def _filtered_noise_cues(responses: Array, rate: float, layout: CueLayout, seed: int) -> Array:
     """Return the cues (N, D) of two seconds of white noise filtered by responses (N, 2, taps)."""
-    from scipy.signal import oaconvolve
-
     taps = int(np.ceil(responses.shape[-1] * layout.rate / rate))
     n_noise = 2 * layout.rate  # two seconds
     noise = np.random.default_rng(seed).normal(size=n_noise + taps)
     out = np.empty((len(responses), layout.n_cues))
     for n, pair in enumerate(responses):
-        filtered = oaconvolve(noise[None], resample(pair, rate, layout.rate), axes=1)
+        filtered = convolve(noise, resample(pair, rate, layout.rate))
         steady = filtered[:, taps : taps + n_noise]  # without the build-up of the response
         out[n] = mean_cues(Audio(steady, layout.rate), layout)
     return out

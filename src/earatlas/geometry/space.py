@@ -13,6 +13,7 @@ coordinates (K, N, L).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -364,7 +365,23 @@ class Space(ABC):
         [1]
         """
         x, t = self.check(points, "points"), self.check(targets, "targets")
-        return np.array([int(np.argmin(self.distance(row, x))) for row in t], dtype=np.intp)
+        nearest: Indices = np.argmin(self.squared_distances(x, t), axis=1)
+        return nearest
+
+    def distances_from(self, points: Array) -> Callable[[int], Array]:
+        """Return a function of n: the squared distances (N,) of all points (N, C) to point n.
+
+        Parameters
+        ----------
+        points : ndarray of shape (N, C)
+            Points in degrees.
+
+        Returns
+        -------
+        callable
+            What all points have in common is computed once.
+        """
+        return lambda n: self.squared_distances(points[n][None], points)[:, 0]
 
     def thin(self, points: ArrayLike, spacing: float) -> Indices:
         """Select a subset with no two points closer than `spacing` (paper, Fig. 9).

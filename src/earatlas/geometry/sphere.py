@@ -5,6 +5,7 @@ v (..., 3)   unit vectors of points: x front, y left, z up
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -290,6 +291,22 @@ class Sphere(Space):
         v, t = to_vectors(self.check(points, "points")), to_vectors(self.check(targets, "targets"))
         nearest: Indices = np.argmax(t @ v.T, axis=1)
         return nearest
+
+    def distances_from(self, points: Array) -> Callable[[int], Array]:
+        """Return a function of n: the squared distances (N,) of all points (N, 2) to point n.
+
+        Parameters
+        ----------
+        points : ndarray of shape (N, 2)
+            Azimuth and elevation in degrees.
+
+        Returns
+        -------
+        callable
+            Unit vectors are computed once.
+        """
+        v = to_vectors(points)
+        return lambda n: np.degrees(np.arccos(np.clip(v @ v[n], -1.0, 1.0))) ** 2
 
     def to_dict(self) -> dict[str, Any]:
         """Return the space as JSON values; a sphere has no parameters.

@@ -125,19 +125,25 @@ def response_delays(
     max_delay_seconds: float = 1.1e-3,
     min_hz: float = 100.0,
     bandwidth_hz: float = 1800.0,
+    rows_at_once: int = 128,
 ) -> Array:
     """Return the delay (N,) in seconds of the right ear: the peak of the cross-correlation.
 
     The delay is that of the frequencies above `min_hz` that pass a Gaussian low-pass with the
     standard deviation `bandwidth_hz`. Evidence: docs/figures/settings/hrtf.md,
-    "interaural_templates".
+    "interaural_templates". Correlations have 32 times the length of the responses: those of
+    `rows_at_once` directions are in memory together.
     """
     n = 4 * responses.shape[-1]
-    H = np.fft.rfft(responses, n)
     f = np.fft.rfftfreq(n, 1 / rate)
-    cross = H[:, 1] * H[:, 0].conj() * (f > min_hz)
     max_lag = max_delay_seconds * rate
-    return correlation_lags(cross, f / bandwidth_hz, min_lag=-max_lag, max_lag=max_lag) / rate
+    lags = np.empty(len(responses))
+    for start in range(0, len(responses), rows_at_once):
+        rows = slice(start, start + rows_at_once)
+        left, right = np.moveaxis(np.fft.rfft(responses[rows], n), 1, 0)
+        cross = right * left.conj() * (f > min_hz)
+        lags[rows] = correlation_lags(cross, f / bandwidth_hz, min_lag=-max_lag, max_lag=max_lag)
+    return lags / rate
 
 
 def correlation_lags(

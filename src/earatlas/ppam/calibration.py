@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from earatlas.features.hop_statistics import whole_statistics
 from earatlas.features.layout import CueLayout
-from earatlas.features.statistics import CueStatistics, LevelStatistics
-from earatlas.features.stft import stft
+from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.chart_gaussians import log_gaussians
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.hrtf.head import Head, MeasuredCues
-from earatlas.numerics import logsumexp
+from earatlas.numerics import convolve, logsumexp
 from earatlas.ppam.model import PPAM
 from earatlas.ppam.posterior import ChartPosteriors
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
@@ -242,11 +242,7 @@ def held_out_statistics(
 
 def _statistics(dry: Array, responses: Array, layout: CueLayout) -> CueStatistics:
     """Compute the statistics of a dry sound (n,) convolved with two responses (2, taps)."""
-    from scipy.signal import oaconvolve
-
-    levels = LevelStatistics(layout)
-    levels.push(stft(oaconvolve(dry[None], responses, axes=1), layout.window, layout.hop))
-    return levels.statistics()
+    return whole_statistics(convolve(dry, responses), layout)
 
 
 def _frame_noise(statistics: CueStatistics, layout: CueLayout) -> Array:
@@ -276,14 +272,22 @@ def fit_calibration(models: Sequence[PPAM], held_out: HeldOutSounds) -> Calibrat
         frame_noise=held_out.frame_noise.astype(np.float32).astype(np.float64),
     )
 
-    def infer(n: int) -> tuple[DirectionPosterior, float]:
-        model, sound = models[n], CueStatistics.stack([held_out.statistics[n]])
-        effective = tempered.effective_statistics(sound, model.noise)
-        posteriors = model.posteriors(effective)
-        return posteriors[0], model.normalized_residuals(effective, posteriors.best())[0]
+    sounds: dict[int, list[int]] = {}  # of each model
+    for n, model in enumerate(models):
+        sounds.setdefault(id(model), []).append(n)
 
-    posteriors, residuals = zip(*parallel_map(infer, range(len(models))), strict=True)
-    widths, weights, _ = Calibration.kernel(posteriors, held_out.directions)
+    def infer(rows: list[int]) -> tuple[list[DirectionPosterior], Array]:
+        # A copy, so that the charts of one model at a time are in memory.
+        model = replace(models[rows[0]])
+        effective = tempered.effective_statistics(held_out.statistics[np.array(rows)], model.noise)
+        posteriors = model.posteriors(effective)
+        return list(posteriors), model.normalized_residuals(effective, posteriors.best())
+
+    parts = parallel_map(infer, sounds.values())
+    order = np.argsort([n for rows in sounds.values() for n in rows])
+    inferred = [posterior for posteriors, _ in parts for posterior in posteriors]
+    residuals = np.concatenate([part for _, part in parts])
+    widths, weights, _ = Calibration.kernel([inferred[n] for n in order], held_out.directions)
     return replace(
         tempered,
         kernel_widths=tuple(map(float, widths)),

@@ -7,7 +7,8 @@ Evidence for refits: docs/figures/settings/ppam.md, "cross_validation".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -64,3 +65,12 @@ class CrossValidation:
     def refit_without(self, n: int) -> PPAM:
         """Return the refit that was not trained on direction n."""
         return self.refits[int(self._position[n]) % len(self.refits)]
+
+    def by_refit(self, directions: Sequence[int]) -> Iterator[tuple[PPAM, Indices]]:
+        """Yield each refit with the positions (n,) of its held-out directions in the argument.
+
+        The refits are copies, so that what one has cached for inference is freed with it.
+        """
+        numbers = self._position[np.asarray(directions, dtype=np.intp)] % len(self.refits)
+        for number in np.unique(numbers):
+            yield replace(self.refits[number]), np.flatnonzero(numbers == number)

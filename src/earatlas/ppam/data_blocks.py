@@ -100,7 +100,7 @@ class TrainingData:
         if count < 2:
             return [np.arange(len(x))]
         seeds = list(_farthest_points(space, x, count))
-        nearest = space.squared_distances(x[seeds], x).argmin(axis=1)
+        nearest = space.nearest(x[seeds], x)
         return [rows for seed in range(count) if len(rows := np.flatnonzero(nearest == seed))]
 
     @cached_property
@@ -125,9 +125,10 @@ class TrainingData:
 def _farthest_points(space: Space, x: Array, count: int) -> Iterator[int]:
     """Yield rows of directions, each as far as possible from all previous ones."""
     chosen, gap = 0, np.full(len(x), np.inf)
+    squared_distances = space.distances_from(x)
     for _ in range(count):
         yield chosen
-        gap = np.minimum(gap, space.squared_distances(x[chosen][None], x)[:, 0])
+        gap = np.minimum(gap, squared_distances(chosen))
         chosen = int(gap.argmax())
 
 
@@ -159,7 +160,25 @@ class ChartSupport:
 
     def relevant_components(self, x: Array) -> Indices:
         """Return the components that matter for at least one of the directions (n, C)."""
-        half = 0.5 * self.space.squared_distances(self.centres, x)
-        lower = (self.log_peak - half / self.min_variances).max(axis=1, keepdims=True)
-        relevant = self.log_peak - half / self.max_variances > lower - self.negligible_nats
-        return np.flatnonzero(relevant.any(axis=0))
+        near = self._near_circle(x)
+        log_peak = self.log_peak[near]
+        half = 0.5 * self.space.squared_distances(self.centres[near], x)
+        lower = (log_peak - half / self.min_variances[near]).max(axis=1, keepdims=True)
+        relevant = log_peak - half / self.max_variances[near] > lower - self.negligible_nats
+        chosen: Indices = near[relevant.any(axis=0)]
+        return chosen
+
+    def _near_circle(self, x: Array) -> Indices:
+        """Return the components that may matter within a circle around the directions (n, C).
+
+        By the triangle inequality, the distance of a centre from any of the directions differs from
+        that from the centre of the circle by at most its radius.
+        """
+        u = self.space.log(x[0], x)
+        middle = self.space.exp(x[:1], u.mean(axis=0)[None])
+        radius = np.sqrt(self.space.squared_distances(middle, x).max())
+        distance = np.sqrt(self.space.squared_distances(self.centres, middle)[0])
+        lower = (self.log_peak - 0.5 * (distance + radius) ** 2 / self.min_variances).max()
+        least = np.maximum(distance - radius, 0.0)
+        upper = self.log_peak - 0.5 * least**2 / self.max_variances
+        return np.flatnonzero(upper > lower - self.negligible_nats)

@@ -115,12 +115,10 @@ class EM:
     def initialize(self, K: int, rng: np.random.Generator) -> PPAMParameters:
         """Initialize by k-means of the directions, in charts."""
         N, L = len(self.x), self.space.dims
-        chosen = [int(rng.integers(N))]
-        nearest = np.full(N, np.inf)
+        chosen, nearest = [int(rng.integers(N))], np.full(N, np.inf)
+        squared_distances = self.space.distances_from(self.x)
         for _ in range(K - 1):  # k-means++: draw the next seed by squared distance
-            last = chosen[-1]
-            squared = (self.space.log(self.x[last], self.x) ** 2).sum(axis=-1)
-            nearest = np.minimum(nearest, squared)
+            nearest = np.minimum(nearest, squared_distances(chosen[-1]))
             p = nearest / nearest.sum() if nearest.any() else np.full(N, 1 / N)
             chosen.append(int(rng.choice(N, p=p)))
         centres = self.x[chosen]
@@ -128,8 +126,7 @@ class EM:
         for _ in range(20):
             step, counts = np.zeros((K, L)), np.full(K, 1e-9)
             for s in self.data.slices(4 * K * L):
-                squared = self.space.squared_distances(centres, self.x[s])
-                labels[s] = label = np.argmin(squared, axis=1)
+                labels[s] = label = self.space.nearest(centres, self.x[s])
                 np.add.at(counts, label, 1.0)
                 np.add.at(step, label, self.space.log(centres[label], self.x[s]))
             centres = self.space.exp(centres, step / counts[:, None])

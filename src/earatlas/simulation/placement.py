@@ -19,6 +19,7 @@ from earatlas.errors import InputError, SettingHint
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.hrtf.interpolation import InterpolatedResponses, check_covered
+from earatlas.numerics import convolve
 from earatlas.simulation.image_source import Room, room_responses
 from earatlas.simulation.trajectories import Trajectory, render_moving_source
 from earatlas.types import Array, Indices
@@ -47,10 +48,7 @@ class StaticPlacement:
 
     def image(self, sound: Array, start: int) -> Array:
         """Return the binaural image (2, n + taps - 1) of a dry sound (n,)."""
-        from scipy.signal import oaconvolve  # imported here: it is half of the import time
-
-        image: Array = oaconvolve(sound[None], self.response, axes=1)
-        return image
+        return convolve(sound, self.response)
 
     def early(self, rate: int) -> PlacedSource:
         """Return the source without reflections after 50 ms, or itself if it has none."""

@@ -16,7 +16,6 @@ from typing import Self
 
 import numpy as np
 
-from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.simulated import SPEED_OF_SOUND
 from earatlas.types import Array
@@ -75,9 +74,7 @@ class RandomReverberation:
 
 def solid_angle_weights(directions: Array) -> Array:
     """Return the share (N,) of the sphere that is nearest to each direction (N, 2); sums to 1."""
-    from scipy.spatial import cKDTree
-
-    nearest = cKDTree(to_vectors(directions)).query(to_vectors(Sphere().grid(6.0)))[1]
+    nearest = Sphere().nearest(directions, Sphere().grid(6.0))
     counts = np.bincount(nearest, minlength=len(directions)).astype(np.float64)
     weights: Array = counts / counts.sum()
     return weights

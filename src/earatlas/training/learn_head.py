@@ -147,10 +147,14 @@ def _accuracy(
     folds: CrossValidation, tested: Indices, x: Array, y: Array, space: Space
 ) -> Accuracy:
     """Return the errors of the tested directions, each under the refit without it."""
-    n_folds = min(len(folds.refits), len(tested))
-    parts = [tested[i :: len(folds.refits)] for i in range(n_folds)]
-    estimated = parallel_map(lambda i: folds.refits[i].inverse_map(y[parts[i]]), range(len(parts)))
-    return Accuracy.of(x[np.concatenate(parts)], np.concatenate(estimated), space)
+    estimated = np.empty((len(tested), x.shape[1]))
+
+    def estimate(refit: tuple[PPAM, Indices]) -> None:
+        model, rows = refit
+        estimated[rows] = model.inverse_map(y[tested[rows]])
+
+    parallel_map(estimate, folds.by_refit(tested.tolist()))
+    return Accuracy.of(x[tested], estimated, space)
 
 
 def _progress_steps(progress: Progress | None, steps: tuple[int, ...]) -> Callable[[], None]:

@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from earatlas.features.hop_statistics import whole_statistics
 from earatlas.features.impulse_responses import responses_are_reverberant, transfer_functions
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
-from earatlas.features.statistics import CueStatistics, LevelStatistics
-from earatlas.features.stft import stft
+from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import Head, MeasuredCues
 from earatlas.hrtf.interaural_templates import InterauralTemplates
@@ -50,6 +50,7 @@ from earatlas.localization.score_calibration import (
 from earatlas.numerics import logsumexp
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.cross_validation import CrossValidation
+from earatlas.ppam.model import PPAM
 from earatlas.simulation.random_reverberation import solid_angle_weights
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import parallel_map
@@ -158,17 +159,21 @@ class DirectSoundTraining:
         """
         space = self.direct_sound.space
 
-        def anechoic(scene: _Scene) -> tuple[float, float]:
-            """Return the residual ratio of the anechoic model, and log p of the truth."""
-            assert scene.statistics is not None  # by construction of `weight_scenes`
-            posterior, residual_ratio = calibration.calibrated_posterior(
-                folds.refit_without(scene.row), scene.statistics
-            )
-            return residual_ratio, float(posterior.log_density(scene.truth[None])[0])
+        scenes = [scene for scene, _ in self.weight_scenes]
+        residual_ratios, scores = np.empty((2, len(scenes)))
 
-        residual_ratios, scores = np.array(
-            parallel_map(anechoic, [scene for scene, _ in self.weight_scenes])
-        ).T
+        def evaluate_anechoic(refit: tuple[PPAM, Indices]) -> None:
+            """Set the residual ratios of the anechoic model, and log p of the truths."""
+            model, numbers = refit
+            own = [scenes[n] for n in numbers]
+            statistics = [scene.statistics for scene in own if scene.statistics is not None]
+            batch = calibration.calibrated_posteriors(model, CueStatistics.stack(statistics))
+            residual_ratios[numbers] = batch.residual_ratios
+            posteriors = batch.posteriors(np.arange(len(own)))
+            for n, scene, posterior in zip(numbers, own, posteriors, strict=True):
+                scores[n] = posterior.log_density(scene.truth[None])[0]
+
+        parallel_map(evaluate_anechoic, folds.by_refit([scene.row for scene in scenes]))
         exceeding = np.flatnonzero(residual_ratios > residual_threshold)
         poor_fits = [self.weight_scenes[n] for n in exceeding]
         onset_scores = np.array(
@@ -203,13 +208,6 @@ def _log_score(
             + np.log(score_calibration.local_mixture_weights(log_likelihood.features) + 1e-12)
         )
     )
-
-
-def _cue_statistics(samples: Array, layout: CueLayout) -> CueStatistics:
-    """Compute the cue statistics of a recording (2, n)."""
-    levels = LevelStatistics(layout)
-    levels.push(stft(samples, layout.window, layout.hop))
-    return levels.statistics()
 
 
 def untrained_model(
@@ -261,7 +259,7 @@ def _simulate_scenes(
         scene = _make_scene(sound, row, truth, bins, mismatch)
         if n % step:
             return scene
-        return replace(scene, statistics=_cue_statistics(samples, layout))
+        return replace(scene, statistics=whole_statistics(samples, layout))
 
     _ = sound.grid, sound.interpolation  # computed once, before the threads need them
     return [scene for scene in parallel_map(simulate, range(settings.scenes)) if scene is not None]

@@ -18,6 +18,7 @@ import numpy as np
 
 from earatlas.geometry.spaces import Space, Sphere
 from earatlas.hrtf.head import Head
+from earatlas.numerics import convolve
 from earatlas.simulation.random_reverberation import RandomReverberation, solid_angle_weights
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.types import Array, Complex, Indices
@@ -112,7 +113,7 @@ class TrainingScenes:
             )
         noisy, reverberant = settings.noisy_snr_db, settings.reverberant_snr_db
         snr_db = (60.0, rng.uniform(*noisy), rng.uniform(*reverberant))[kind]
-        return row, _add_noise(_convolve(dry, response), snr_db, rng)
+        return row, _add_noise(convolve(dry, response), snr_db, rng)
 
     def source_pair(self, rng: np.random.Generator, *, other_unit: bool) -> tuple[Indices, Array]:
         """Return the rows (2,) of two directions, and samples (2, n) of speech from both.
@@ -132,7 +133,7 @@ class TrainingScenes:
                 response = room.response(self.responses, row, self.rate, self.weights, rng)
             if other_unit:
                 response = response + self._mismatch_response(row, response, rng)
-            sound = _convolve(self.synthetic_talkers.excerpt(seconds, rng), response)[
+            sound = convolve(self.synthetic_talkers.excerpt(seconds, rng), response)[
                 :, : total.shape[1]
             ]
             level_db = rng.uniform(-settings.level_range_db, settings.level_range_db)
@@ -164,14 +165,6 @@ class TrainingScenes:
         difference = np.zeros_like(response)
         difference[1, :taps] = right - direct[1]
         return difference
-
-
-def _convolve(dry: Array, response: Array) -> Array:
-    """Convolve a sound (n,) with the responses of both ears (2, T)."""
-    from scipy.signal import oaconvolve
-
-    convolved: Array = oaconvolve(dry[None], response, axes=1)
-    return convolved
 
 
 def _add_noise(samples: Array, snr_db: float, rng: np.random.Generator) -> Array:

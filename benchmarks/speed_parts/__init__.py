@@ -1,0 +1,1 @@
+"""Parts of `benchmarks/speed.py`: timing, the main tasks, growth, and methods of other packages."""
