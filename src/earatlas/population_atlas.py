@@ -31,6 +31,7 @@ from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.hrtf.head import Head
 from earatlas.hrtf.loading import open_head
+from earatlas.localization.head_mismatch import HeadMismatch
 from earatlas.population.adaptation_report import Adaptation, adapt_to_recordings
 from earatlas.population.comparison import AtlasFit, compare_learned_heads
 from earatlas.population.direct_sound import listener_localizer
@@ -92,6 +93,11 @@ class PopulationAtlas(Atlas, LearnedPopulation):
     """
 
     listener: Listener | None = field(default=None, kw_only=True)  # None: an unknown listener
+
+    @cached_property
+    def mismatch(self) -> HeadMismatch | None:
+        """How heads of another kind deviate; None: adaptation found a head of the population."""
+        return None if self.listener is not None else super().mismatch
 
     def for_listener(self, listener: Listener | None) -> Self:
         """Return the atlas of a listener.

@@ -14,8 +14,10 @@ from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Sphere
 from earatlas.localization.diagnostics import DoubtKind, HeadFit
 from earatlas.localization.head_mismatch import HeadMismatch, MismatchSettings, Unit
+from earatlas.population.population import Listener
 from earatlas.ppam.cue_bands import CueBands
 from earatlas.ppam.head_deviations import HeadDeviations
+from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.separation.initialization import Initialization, OnsetDetections
 from earatlas.separation.result import Evidence, LocatedSource
 from earatlas.separation.source_directions import (
@@ -147,11 +149,11 @@ def test_noise_requires_more_evidence(deviations: HeadDeviations) -> None:
     clean = replace(onsets, snr_db=np.full(len(onsets), 30.0))
     cues = atlas.model.forward_map(np.array([[40.0, 0.0]]))[0]
     shift = deviations.bands.expand(deviations.loadings[0] @ np.array([1.5, -1.0, 1.0]))
-    gains, found = [], []
+    gains, found, own = [], [], atlas.localize(scene.mixture).posterior
     for amount in (0.25, 1.5):
         sound = effective(atlas, cues + amount * shift)
         gains.append(mismatch.most_probable(sound).gain_nats)
-        found.append([mismatch.posterior(sound[0], bins) for bins in (clean, noisy)])
+        found.append([mismatch.posterior(own, sound[0], bins) for bins in (clean, noisy)])
     assert 0 < gains[0] < mismatch.settings.noisy_nats < gains[1]
     assert [[one is None for one in row] for row in found] == [[False, True], [False, False]]
 
@@ -280,3 +282,54 @@ def test_sources_of_an_unknown_listener_have_the_posterior_of_localize() -> None
         np.testing.assert_allclose(
             source.posterior.log_density(points), apply_front_prior(own).log_density(points)
         )
+
+
+@pytest.mark.parametrize(("deviation", "other"), [(0.5, False), (2.5, True)])
+def test_population_knows_heads_of_another_kind(deviation: float, other: bool) -> None:
+    """Cues that deviate by more than people do are those of another kind of head."""
+    atlas, rng = ea.people_atlas(), np.random.default_rng(5)
+    model, mismatch = atlas.model, atlas.mismatch
+    assert isinstance(model, ListenerPPAM)
+    assert mismatch is not None
+    k = int(Sphere().distance(model.centres, [60.0, 10.0]).argmin())
+    z = rng.normal(size=model.loadings.shape[2])
+    cues = model.b[k] + model.bands.expand(model.loadings[k] @ z)
+    cues = cues + deviation * np.sqrt(model.residual[k]) * rng.normal(size=len(cues))
+    found = mismatch.most_probable(effective(atlas, cues))
+    assert (found.other_probability > 0.5) is other
+    assert found.magnitude == float(other)
+
+
+def test_posterior_of_a_population_is_averaged() -> None:
+    """It is the mixture of both posteriors by their probabilities; a doubt needs a decision."""
+    atlas, direction = ea.people_atlas(), [60.0, 10.0]
+    scene = ea.render_scene(ea.simulated_head([direction]), [ea.synthetic_speech(2.0)], [direction])
+    mismatch = atlas.mismatch
+    assert mismatch is not None
+    onsets = detect_onsets(scene.mixture.samples, mismatch.localizer.direct_sound.onset_settings)
+    levels = LevelStatistics(atlas.layout)
+    levels.push(ea.stft(scene.mixture.samples, atlas.layout.window, atlas.layout.hop))
+    batch = atlas.calibration.calibrated_posteriors(
+        atlas.model, CueStatistics.stack([levels.statistics()])
+    )
+    (own,) = batch.posteriors(np.arange(1))
+    own = apply_front_prior(own)
+    found = mismatch.most_probable(batch.effective)
+    mixed = mismatch.posterior(own, batch.effective[0], onsets)
+    assert mixed is not None
+    assert 0.02 < found.other_probability < 1
+    assert np.isnan(mixed.magnitude) == (found.gain_nats < mismatch.settings.clean_nats)
+    strongest = onsets.by_frequency().strongest(10**6)
+    likelihood = mismatch.localizer.direct_sound.log_likelihood(strongest)
+    other = apply_front_prior(mismatch.mixture(1.0, found.cue_posteriors[0], likelihood))
+    points, p = Sphere().grid(20.0), found.other_probability
+    expected = (1 - p) * np.exp(own.log_density(points)) + p * np.exp(other.log_density(points))
+    np.testing.assert_allclose(np.exp(mixed.posterior.log_density(points)), expected, rtol=1e-6)
+
+
+def test_adapted_listener_belongs_to_the_population() -> None:
+    """Adaptation tests it with many recordings, so single ones are not tested again."""
+    atlas = ea.people_atlas()
+    J = atlas.population.n_coordinates
+    assert atlas.mismatch is not None
+    assert atlas.for_listener(Listener(np.zeros(J), 0.1 * np.eye(J))).mismatch is None

@@ -23,6 +23,7 @@ from earatlas.population.adaptation_report import (
 from earatlas.population.chart_regression import ChartRegression, SharedCharts
 from earatlas.population.deviation_information import DeviationInformation, cue_information
 from earatlas.population.learning import LearnedPopulation, learn_population_model
+from earatlas.population.listener_templates import gaussian_factors
 from earatlas.population.membership import HeadProblem, Membership
 from earatlas.population.population import Listener, Population, fit_population
 from earatlas.population_atlas import PopulationAtlas
@@ -428,6 +429,25 @@ def test_evidence_is_the_integral_over_deviations() -> None:
     logs = 0.7 + z @ eta[0] - 0.5 * np.einsum("ni,ij,nj->n", z, Lambda[0] + np.eye(2), z)
     expected = np.log(np.exp(logs).sum() * (axis[1] - axis[0]) ** 2 / (2 * np.pi))
     np.testing.assert_allclose(found.log_evidence()[0], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("peak_db", [0.0, 6.0])
+def test_gaussian_factors_keep_mass_and_mean(peak_db: float) -> None:
+    """Also where the likelihood has two peaks and is wider than the prior, so that a is 0."""
+    steps = np.array([-9.0, -6.0, -3.0, 0.0, 3.0, 6.0, 9.0])
+    variances = np.array([[16.0, 9.0]])
+    logs = -0.5 * ((np.abs(steps) - peak_db) / 2.0) ** 2 + 0.1 * steps
+    logs = np.stack([logs, logs - 0.3 * steps])[None]  # (1, H, S)
+    a, b, c = gaussian_factors(logs, steps, variances, 0.5)
+    assert ((a == 0) == (peak_db > 0)).all()
+    prior = np.exp(-0.5 * steps**2 / variances[..., None])
+    prior /= prior.sum(axis=-1, keepdims=True)
+    joint = np.exp(logs) * prior
+    mass, before = joint.sum(axis=-1), (prior * steps**2).sum(axis=-1)
+    posterior_variance = 1 / (a + 1 / before)
+    np.testing.assert_allclose(b * posterior_variance, (joint @ steps) / mass, rtol=1e-9)
+    log_mass = c + 0.5 * b**2 * posterior_variance - 0.5 * np.log1p(a * before)
+    np.testing.assert_allclose(log_mass, np.log(mass), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(

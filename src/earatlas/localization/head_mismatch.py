@@ -14,10 +14,16 @@ unit or laboratory 0.6 to 1, and another person 1 to 1.5. Noise and reverberatio
 well: α is determined only without reverberation, and in noise only if the evidence of another head
 is larger than noise explains. All sources of a recording have the same α. Errors of their masks
 change cues, too, so several sources require more evidence than one.
+
+A population already contains the differences between its heads. There α is an additional deviation,
+beyond those differences: 0 for a member, 1 for a head of another kind. The cues of one recording
+seldom decide between the two, because another kind of head resembles a member at a wrong direction.
+The posterior is therefore averaged over both by their probabilities.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -27,9 +33,11 @@ import numpy as np
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.direction_posterior import DirectionPosterior
+from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
 from earatlas.localization.score_calibration import tempered_posterior
+from earatlas.numerics import logsumexp
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.head_deviations import HeadDeviations
 from earatlas.ppam.listener_model import ListenerPPAM
@@ -37,7 +45,14 @@ from earatlas.ppam.model import PPAM
 from earatlas.ppam.posterior import ChartPosteriors
 from earatlas.types import Array
 
-__all__ = ["HeadMismatch", "MagnitudeEstimate", "MismatchSettings", "MismatchedPosterior", "Unit"]
+__all__ = [
+    "POPULATION_MISMATCH",
+    "HeadMismatch",
+    "MagnitudeEstimate",
+    "MismatchSettings",
+    "MismatchedPosterior",
+    "Unit",
+]
 
 
 class Unit(StrEnum):
@@ -60,7 +75,8 @@ class MismatchSettings:
     min_residual_ratio: float = 0.4  # below, the learned head fits and α is not determined
     max_relative_variance: float = 130.0  # of the cues of single frames; above, there is a room
     min_snr_db: float = 10.0  # median SNR of the onsets below which α is not determined
-    noisy_nats: float = 10.0  # evidence against the learned head that one source in noise requires
+    clean_nats: float = 0.0  # evidence against the learned head that one source requires
+    noisy_nats: float = 10.0  # the same in noise
     max_same_unit: float = 0.3  # largest α of the same unit
     min_person: float = 0.6  # smallest α of another person
     person_nats: float = 3.0  # by which the larger ones are preferred if it is known to be one
@@ -84,6 +100,21 @@ class MismatchSettings:
     tail_weight: float = 0.2
     cue_weights: tuple[float, float] = (0.1, 0.5)  # π
 
+    averages: bool = False  # over all α by their probability; otherwise the most probable decides
+    other_nats: float = 0.0  # log prior odds of each α but the first
+    min_other_probability: float = 0.02  # below, other heads are left out of the average
+
+
+# Evidence: docs/figures/settings/population.md, "mismatch".
+POPULATION_MISMATCH = MismatchSettings(
+    magnitudes=(0.0, 1.0),
+    min_residual_ratio=0.0,
+    cue_weights=(0.0, 0.0),
+    clean_nats=2.0,
+    averages=True,
+    other_nats=-1.0,
+)
+
 
 @dataclass(frozen=True, eq=False)
 class MagnitudeEstimate:
@@ -92,14 +123,15 @@ class MagnitudeEstimate:
     magnitude: float  # α
     gain_nats: float  # log-evidence of α relative to the learned head
     cue_posteriors: ChartPosteriors  # of the M sources, at α
+    other_probability: float = 0.0  # of all α but that of the learned head
 
 
 @dataclass(frozen=True, eq=False)
 class MismatchedPosterior:
-    """The posterior of a recording that the learned head does not fit."""
+    """The posterior of a recording that the learned head does not fit, or may not fit."""
 
     posterior: DirectionPosterior
-    magnitude: float  # α
+    magnitude: float  # α; NaN: not determined
     nats_per_onset: float
 
 
@@ -109,7 +141,7 @@ class HeadMismatch:
 
     model: PPAM
     calibration: Calibration
-    deviations: HeadDeviations
+    deviations: HeadDeviations | None  # None: the model is that of a population
     localizer: ReverberantLocalizer
     unit: Unit = Unit.OTHER
     settings: MismatchSettings = field(default_factory=MismatchSettings)
@@ -149,21 +181,34 @@ class HeadMismatch:
     def required_nats(self, n_sources: int, *, clean: bool) -> float:
         """Return the gain of evidence from which the head of M sources is another one."""
         if n_sources == 1:
-            return 0.0 if clean else self.settings.noisy_nats
+            return self.settings.clean_nats if clean else self.settings.noisy_nats
         return self.settings.pair_nats + self.settings.further_source_nats * (n_sources - 2)
 
-    def posterior(self, effective: CueStatistics, onsets: OnsetBins) -> MismatchedPosterior | None:
-        """Return the posterior of one source; None if the learned head explains it best."""
+    def posterior(
+        self, own: DirectionPosterior, effective: CueStatistics, onsets: OnsetBins
+    ) -> MismatchedPosterior | None:
+        """Return the posterior of one source; None if the learned head explains it best.
+
+        `own` is its posterior if the learned head made the recording. Both have the prior of front
+        before rear.
+        """
         found = self.most_probable(CueStatistics.stack([effective]))
         magnitude, (cues,) = found.magnitude, found.cue_posteriors
         required = self.required_nats(1, clean=onsets.is_clean)
-        if magnitude <= self.settings.magnitudes[0] or found.gain_nats < required:
+        decided = magnitude > self.settings.magnitudes[0] and found.gain_nats >= required
+        own_weight = 1 - found.other_probability if self.settings.averages else float(not decided)
+        if own_weight > 1 - self.settings.min_other_probability:
             return None
         direct_sound = self.localizer.direct_sound
         strongest = onsets.by_frequency().strongest(direct_sound.onset_settings.most_bins)
         likelihood = direct_sound.log_likelihood(strongest)
-        mixture = self.mixture(magnitude, cues, likelihood)
-        return MismatchedPosterior(mixture, magnitude, float(likelihood.features[0]))
+        # Without a decision, the largest magnitude is that of the other head.
+        other = self.mixture(
+            magnitude if decided else self.settings.magnitudes[-1], cues, likelihood
+        )
+        mixed = posterior_mixture(own, apply_front_prior(other), own_weight)
+        nats = float(likelihood.features[0])
+        return MismatchedPosterior(mixed, magnitude if decided else math.nan, nats)
 
     def mixture(
         self, magnitude: float, cues: DirectionPosterior, likelihood: DirectionLogLikelihood
@@ -187,19 +232,24 @@ class HeadMismatch:
         evidence = np.array([one.log_evidence.sum() for one in found]) + self._log_prior
         best = int(evidence.argmax())
         gain = float(evidence[best] - evidence[0])
-        return MagnitudeEstimate(self.settings.magnitudes[best], gain, found[best])
+        others = float(1 - np.exp(evidence[0] - logsumexp(evidence)))
+        return MagnitudeEstimate(self.settings.magnitudes[best], gain, found[best], others)
 
     @cached_property
     def _models(self) -> list[ListenerPPAM]:
         """The model of each magnitude."""
-        magnitudes = self.settings.magnitudes
-        return [self.deviations.deviating(self.model, magnitude) for magnitude in magnitudes]
+        magnitudes, model = self.settings.magnitudes, self.model
+        if isinstance(model, ListenerPPAM):
+            return [model.with_deviation(magnitude) for magnitude in magnitudes]
+        assert self.deviations is not None
+        return [self.deviations.deviating(model, magnitude) for magnitude in magnitudes]
 
     @cached_property
     def _log_prior(self) -> Array:
         """Unnormalized log-probability of each magnitude for the kind of unit."""
         magnitudes = np.array(self.settings.magnitudes)
         prior = np.zeros(len(magnitudes))
+        prior[1:] = self.settings.other_nats
         if self.unit is Unit.SAME:
             prior[magnitudes > self.settings.max_same_unit] = -np.inf
         elif self.unit is Unit.PERSON:

@@ -26,11 +26,12 @@ from earatlas.geometry.angles import (
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Space
-from earatlas.localization.head_mismatch import HeadMismatch, Unit
+from earatlas.localization.head_mismatch import POPULATION_MISMATCH, HeadMismatch, Unit
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 from earatlas.notebooks import HtmlView
 from earatlas.ppam.calibration import CalibratedPosteriorBatch, Calibration
 from earatlas.ppam.head_deviations import people_deviations
+from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.ppam.model import PPAM
 from earatlas.types import Array
 from earatlas.wording import rounded_repr
@@ -177,12 +178,18 @@ class LearnedHead(HtmlView):
     @cached_property
     def mismatch(self) -> HeadMismatch | None:
         """How other heads deviate from this one; None: it is not known for its cues."""
+        if self.reverberant_localizer is None:
+            return None
+        if isinstance(self.model, ListenerPPAM):
+            return HeadMismatch(
+                self.model,
+                self.calibration,
+                None,
+                self.reverberant_localizer,
+                settings=POPULATION_MISMATCH,
+            )
         deviations = people_deviations()
-        if (
-            deviations is None
-            or self.reverberant_localizer is None
-            or not deviations.apply_to(self.model, self.layout)
-        ):
+        if deviations is None or not deviations.apply_to(self.model, self.layout):
             return None
         return HeadMismatch(
             self.model,
@@ -250,11 +257,11 @@ class LearnedHead(HtmlView):
         variance = self.calibration.relative_variance(batch.statistics[n])
         if not mismatch.is_possible(combined.residual_ratio, onsets, variance):
             return combined
-        found = mismatch.posterior(batch.effective[n], onsets)
+        found = mismatch.posterior(combined.posterior, batch.effective[n], onsets)
         if found is None:
             return combined
         return CalibratedPosterior(
-            apply_front_prior(found.posterior),
+            found.posterior,
             combined.residual_ratio,
             found.nats_per_onset,
             found.magnitude,

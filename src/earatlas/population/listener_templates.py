@@ -36,7 +36,7 @@ from earatlas.population.deviation_information import DeviationInformation
 from earatlas.population.population import Listener, Population
 from earatlas.types import Array, Complex, Indices, Single
 
-__all__ = ["ListenerDirectSound", "ListenerTemplateSettings"]
+__all__ = ["ListenerDirectSound", "ListenerTemplateSettings", "gaussian_factors"]
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class ListenerDirectSound(DirectSoundModel):
         gates = self._gates[rows]
         beta = np.tensordot(gates, self._loadings, axes=1)  # (n, H, J)
         psi = settings.unexplained_ratio * (gates @ self._explained)
-        a, b, c = _gaussian_factors(
+        a, b, c = gaussian_factors(
             settings.inverse_temperature
             * tables.reshape(H, S, count).transpose(2, 0, 1).astype(np.float64),
             np.array(settings.steps_db),
@@ -217,7 +217,7 @@ class ListenerDirectSound(DirectSoundModel):
         return np.stack(points, axis=2)
 
 
-def _gaussian_factors(
+def gaussian_factors(
     logs: Array, steps: Array, variances: Array, min_variance: float
 ) -> tuple[Array, Array, Array]:
     """Return a, b and c (n, H) of Gaussians with the moments of exp(logs) under N(0, variances).
@@ -236,7 +236,7 @@ def _gaussian_factors(
     # The variance of the prior on the steps, so that flat logs give a = b = 0.
     before = np.exp(prior) @ steps**2
     a = np.maximum(1 / variance - 1 / before, 0.0)
-    b = mean / variance
+    b = mean * (a + 1 / before)
     c = (peak + np.log(mass))[..., 0] - 0.5 * b**2 / (a + 1 / before)
     return a, b, c + 0.5 * np.log1p(a * before)
 

@@ -18,7 +18,7 @@ one covariance for all charts does not (docs/figures/settings/population.md, "mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -84,6 +84,21 @@ class ListenerPPAM(PPAM):
             One value per chart, but for a constant that depends on the recording alone.
         """
         return self._evidence(statistics, charts)[0]
+
+    def with_deviation(self, magnitude: float) -> ListenerPPAM:
+        """Return the model of a head that also deviates as no head of the population does.
+
+        Parameters
+        ----------
+        magnitude : float
+            Standard deviation of the deviation, relative to what the loadings do not explain.
+
+        Returns
+        -------
+        ListenerPPAM
+            The model with larger residual variances.
+        """
+        return replace(self, residual=self.residual * (1 + magnitude**2))
 
     def _evidence(
         self, statistics: CueStatistics, charts: Indices | slice = slice(None)

@@ -159,7 +159,8 @@ class TrackPosteriors:
             weight = localizer.score_calibration.anechoic_weight(likelihood.features, ratio)
         mixed = posterior_mixture(anechoic, fit.posterior, weight)
         own = replace(fit, posterior=mixed, residual_ratio=ratio)
-        if mismatch is None:
+        # That of populations was measured with recordings of one source only.
+        if mismatch is None or mismatch.settings.averages:
             return own
         if ratio <= mismatch.settings.min_residual_ratio:
             return replace(own, mismatch=mismatch.settings.magnitudes[0])
