@@ -62,12 +62,11 @@ class PositionUpdate:
         if track.moving:
             grown = settings.innovation_degrees_per_second * track.coasting_seconds
             max_innovation = settings.max_innovation_degrees + grown
-        competitors = _competitors(tracks, track, now)
         grid = LocalSearchGrid(
             self._buffer,
             track.direction,
             self._search,
-            competitors=competitors,
+            competitors=_competitors(tracks, track, now),
             max_innovation_degrees=max_innovation,
         )
         static_seconds = now - track.static_since
@@ -76,8 +75,7 @@ class PositionUpdate:
         # Otherwise a short fluctuation of the newest bins would already count as motion.
         history = densities if track.moving else np.zeros(len(densities))
         static, motion, gain = grid.fit(others, history, weight, static_seconds, prior)
-        threshold = self._motion_threshold(track, now, alone=not len(competitors))
-        is_motion = gain > threshold and not track.crossing
+        is_motion = gain > self._motion_threshold(track, now) and not track.crossing
         if is_motion and (
             track.moving or gain > self._second_source_gain(others, densities, weight)
         ):
@@ -89,17 +87,11 @@ class PositionUpdate:
                 static, _, _ = grid.fit(others, history, weight, settings.memory_seconds, prior)
             self._apply_fit(track, static, now - track.static_since)
 
-    def _motion_threshold(self, track: OnlineTrack, now: float, *, alone: bool) -> float:
-        """Return the gain of motion over rest, in nats, from which on a track is moving.
-
-        The bins of a single static source whose head does not fit favour different directions at
-        different times. Beside other tracks, a late start of a motion would exchange identities.
-        """
+    def _motion_threshold(self, track: OnlineTrack, now: float) -> float:
+        """Return the gain of motion over rest, in nats, from which on a track is moving."""
         settings = self._settings
         if track.moving:
             return settings.keep_moving_nats
-        if alone:
-            return settings.start_moving_alone_nats
         confirmed = track.is_confirmed_by_signal(now, self._signal_seconds)
         return settings.start_moving_nats * (settings.signal_confirmed_factor if confirmed else 1.0)
 

@@ -157,8 +157,7 @@ class MotionSettings:
     speed_noise_degrees_per_second: float = 6.0  # standard deviation of the predicted speed
     rewrite_seconds: float = 0.8  # history that a fitted motion replaces
     keep_moving_nats: float = 3.0  # gain of motion over rest for a moving track
-    start_moving_nats: float = 8.0  # the same for a static track beside others
-    start_moving_alone_nats: float = 14.0  # the same for the only active track
+    start_moving_nats: float = 8.0  # the same for a static track
     signal_confirmed_factor: float = 3.0  # multiplies start_moving_nats if confirmed by its signal
     velocity_gain: float = 0.4  # part of the velocity innovation that is applied per step
     max_update_misses: int = 2  # consecutive misses; with more the position is not updated
