@@ -211,7 +211,8 @@ def _standard_deviation(counts: Array) -> Array:
     t, total = np.arange(counts.shape[-1]), np.maximum(counts.sum(axis=-1), 1e-9)
     mean = counts @ t / total
     # Rounding may leave small negative values if all onsets are in one window.
-    return np.sqrt(np.maximum(counts @ t**2 / total - mean**2, 1e-9))
+    deviation: Array = np.sqrt(np.maximum(counts @ t**2 / total - mean**2, 1e-9))
+    return deviation
 
 
 def resolve_identity_swaps(

@@ -215,8 +215,7 @@ class SourceCovariances:
 
     def at(self, rows: slice) -> SourceCovariances:
         """Return the covariances at some frequencies."""
-        entries = (self.R00, self.R11, self.R01)
-        R00, R11, R01 = (entry[:, rows] for entry in entries)
+        R00, R11, R01 = self.R00[:, rows], self.R11[:, rows], self.R01[:, rows]
         return SourceCovariances(
             self.a[:, rows], self.b[:, rows], self.diffuse_to_direct, R00, R11, R01
         )
