@@ -178,7 +178,7 @@ def test_coherence_equals_a_loop_over_pairs() -> None:
 
 @pytest.mark.parametrize(
     ("density", "alternates", "cells"),
-    [(2.0, True, [0, 2]), (2.0, False, [0]), (30.0, False, [0, 2])],
+    [(3.0, True, [0, 2]), (3.0, False, [0]), (30.0, False, [0, 2])],
 )
 def test_source_must_alternate_with_the_others(
     density: float, alternates: bool, cells: list[int]

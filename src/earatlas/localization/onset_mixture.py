@@ -84,7 +84,7 @@ class OnsetMixtureSettings:
     may_be_more_ratio: float = 0.6  # part of the required gain from which one more may exist
     min_coherence: float = 0.06  # c of assignments that are coherent over frequency
     coherence_seconds: float = 0.032  # bins within this time are simultaneous
-    incoherent_nats: float = 0.3  # additional gain of a source that is not coherent, nats per bin
+    incoherent_nats: float = 0.25  # additional gain of a source that is not coherent, nats per bin
 
     def required_gain(self, n_sources: int) -> float:
         """Return the gain of one more source beside `n_sources`, off all cones, nats per bin."""
