@@ -1,6 +1,7 @@
 """Numerical libraries use one thread inside localization, separation and streams."""
 
 from collections.abc import Callable
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,27 @@ def test_the_limit_is_nested_and_restored() -> None:
         assert blas_threads() == before
         with pytest.raises(ValueError, match="inside"), single_threaded_blas():
             raise ValueError("inside")
+        assert blas_threads() == before
+
+
+def test_the_limit_holds_until_the_last_thread_leaves() -> None:
+    """A thread that leaves first does not end the limit of another, and none is left behind."""
+    entered, may_leave, seen = Event(), Event(), []
+
+    def other() -> None:
+        with single_threaded_blas():
+            entered.set()
+            may_leave.wait()
+            seen.append(blas_threads())
+
+    with threadpool_limits(2, "blas"):
+        before, thread = blas_threads(), Thread(target=other)
+        with single_threaded_blas():
+            thread.start()
+            entered.wait()
+        may_leave.set()
+        thread.join()
+        assert seen == [{1}]
         assert blas_threads() == before
 
 

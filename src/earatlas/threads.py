@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from threading import Lock
 from typing import Any, TypeVar
 
 __all__ = ["parallel_map", "run_both", "single_threaded", "single_threaded_blas"]
@@ -21,7 +22,6 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 _S = TypeVar("_S")
 _SINGLE_THREADED = ContextVar("_SINGLE_THREADED", default=False)
-_NESTED_CALLS = ContextVar("_NESTED_CALLS", default=False)  # inside `single_threaded_blas`
 
 
 def parallel_map(function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
@@ -60,18 +60,56 @@ def single_threaded_blas() -> Iterator[None]:
     """Let BLAS use one thread, in a `with` statement or as a decorator.
 
     The products of hops, windows and sources are small: several BLAS threads do not make them
-    faster, and on a busy machine they wait for each other. The limit also holds in threads that
-    are started inside. Calls may be nested; the outermost one restores the former limit.
+    faster, and on a busy machine they wait for each other. The limit is one of the whole process:
+    it holds while at least one call in any thread is inside, and the last one that leaves restores
+    the former limit.
     """
-    if _NESTED_CALLS.get():
-        yield
-        return
-    token = _NESTED_CALLS.set(True)
+    _BLAS_LIMIT.enter()
     try:
-        with _blas_controller("scipy.linalg" in sys.modules).limit(limits=1):
-            yield
+        yield
     finally:
-        _NESTED_CALLS.reset(token)
+        _BLAS_LIMIT.leave()
+
+
+class _BlasLimit:
+    """Counts the calls inside `single_threaded_blas`, in all threads."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = Lock(), 0
+        self._limits: dict[bool, Any] = {}  # by whether SciPy's BLAS is among the libraries
+
+    def enter(self) -> None:
+        """Limit the libraries, unless another call already does."""
+        with_scipy = "scipy.linalg" in sys.modules
+        with self._lock:
+            self._inside += 1
+            if with_scipy not in self._limits:
+                controller = _take_control(_blas_controller(with_scipy))
+                self._limits[with_scipy] = controller.limit(limits=1)
+
+    def leave(self) -> None:
+        """Restore the former limits if no call remains inside."""
+        with self._lock:
+            self._inside -= 1
+            while not self._inside and self._limits:  # in the reverse order
+                with_scipy, limit = self._limits.popitem()
+                controller = _take_control(_blas_controller(with_scipy))
+                limit.restore_original_limits()
+                _take_control(controller)  # other code may set limits in any thread
+
+
+_BLAS_LIMIT = _BlasLimit()
+
+
+def _take_control(controller: Any) -> Any:
+    """Let any thread set the limits, and return the controller.
+
+    From version 3.8 on, threadpoolctl ignores limits set by other threads than the first one.
+    """
+    for library in controller.lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
+    return controller
 
 
 @cache

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.localization.onset_likelihood import DirectSoundModel
-from earatlas.localization.onset_mixture import MixtureFit
+from earatlas.localization.onset_mixture import BinPositions, MixtureFit
 from earatlas.numerics import logsumexp
 from earatlas.tracking.trajectory_hmm import smooth_trajectory
 from earatlas.tracking.trajectory_mixture import TrajectoryMixture, TrajectorySettings
@@ -81,8 +81,8 @@ def find_moving_trajectories(
         return []
     search = _TrajectorySearch.from_onsets(sound, onsets, directions, options)
     mixture, static_fit = search.mixture, search.static_fit
-    few = len(directions) < settings.many_sources
-    if few and mixture.residual_motion_gain(static_fit) < settings.min_residual_gain:
+    unexplained = mixture.residual_motion_gain(static_fit) >= settings.min_residual_gain
+    if not (unexplained or mixture.has_fragments(static_fit)):
         return []
     fit = search.fit(options)
     if mixture.score(fit) - mixture.score(static_fit) < settings.min_trajectory_gain:
@@ -135,7 +135,8 @@ class _TrajectorySearch:
         rows = np.concatenate([coarse, exact])
         grid = settings.hmm(sound.grid[rows])
         g = sound.densities(onsets, rows)
-        mixture = TrajectoryMixture(g, weights, window, grid, n_windows, settings)
+        positions = BinPositions.of(onsets, hop, settings.mixture)
+        mixture = TrajectoryMixture(g, weights, window, grid, n_windows, settings, positions)
         static_fit = mixture.fit_static(list(range(len(coarse), len(rows))))
         fine = _FineGrid(sound, onsets, weights, window, n_windows, settings)
         return cls(sound, onsets, mixture, static_fit, fine)

@@ -27,6 +27,7 @@ import numpy as np
 from earatlas.geometry.angles import to_vectors
 from earatlas.localization.onset_mixture import (
     MIXTURE_SETTINGS,
+    BinPositions,
     MixtureFit,
     OnsetMixture,
     OnsetMixtureSettings,
@@ -48,12 +49,13 @@ class TrajectorySettings:
     # Motion
     max_degrees_per_second: float = 60.0  # largest speed of a source
     path_nats_per_degree: float = 0.2  # κ, penalty of the path length
-    min_motion_gain: float = 0.03  # gain of motion over rest that makes a source moving
+    min_motion_gain: float = 0.03  # gain of motion over rest, if the lateral angle changes
 
     # Decision whether the sources of a recording move
     min_seconds: float = 4.5  # shorter recordings are taken as static
     min_residual_gain: float = 0.07  # residual motion gain that starts the search
-    many_sources: int = 3  # with so many static sources the search is always done
+    fragment_spread: float = 0.6  # standard deviation of its times, over that of all onsets, below
+    # which a static source may be a part of a trajectory; two of them start the search, too
     min_trajectory_gain: float = 0.1  # gain of trajectories over static sources
     static_tolerance: float = 0.02  # loss that is accepted for fewer moving sources
 
@@ -102,11 +104,11 @@ class TrajectoryMixture(OnsetMixture):
         grid: DirectionGridHMM,
         n_windows: int,
         trajectory_settings: TrajectorySettings,
+        positions: BinPositions | None = None,
     ) -> None:
         """Take g (B, C), v (B,) and the window (B,) of each onset."""
-        super().__init__(
-            densities, weights, grid.vectors, trajectory_settings.mixture, window, n_windows
-        )
+        settings = trajectory_settings.mixture
+        super().__init__(densities, weights, grid.vectors, settings, window, n_windows, positions)
         self.grid, self.trajectory_settings = grid, trajectory_settings
 
     def best_path(self, L: Single) -> Indices:
@@ -148,6 +150,15 @@ class TrajectoryMixture(OnsetMixture):
         best = np.add.reduceat(L, starts, axis=0).max(axis=1)
         return float(best.sum() - self.weights @ np.log(e)) / self.total
 
+    def has_fragments(self, fit: MixtureFit) -> bool:
+        """Return whether two static sources are active in a part of the recording only.
+
+        One moving source resembles several static ones, one after the other.
+        """
+        counts = np.stack([self.onset_counts(fit, m) for m in range(len(fit))])
+        spread = _standard_deviation(counts) / _standard_deviation(counts.sum(axis=0))
+        return int((spread < self.trajectory_settings.fragment_spread).sum()) > 1
+
     def resolve_identity_swaps(self, fit: MixtureFit) -> MixtureFit:
         """Return the fit with identities assigned for smooth motion through encounters."""
         counts = np.stack([self.onset_counts(fit, m) for m in range(len(fit))])
@@ -169,8 +180,12 @@ class TrajectoryMixture(OnsetMixture):
             L = self.log_likelihoods(self.likelihoods_without(fit, m), fit.mixing_weights[m])
             static = super().best_path(L)
             rest = float(L[:, static[0]].sum())
-            gain = self.grid.viterbi(L)[1] - rest
-            moving[m] = gain > settings.min_motion_gain * self.total
+            path, score = self.grid.viterbi(L)
+            # On one cone of confusion, reflections and another head resemble a motion.
+            required = settings.min_motion_gain
+            if np.ptp(self._lateral[path]) < self.settings.cone_degrees:
+                required = self.settings.same_cone_nats
+            moving[m] = score - rest > required * self.total
             if not moving[m]:
                 cells[m] = static
         return self.fit_weights(cells), moving
@@ -189,6 +204,15 @@ class TrajectoryMixture(OnsetMixture):
         weights = self.weights * self.responsibilities(fit, m)
         assert self.window is not None
         return np.bincount(self.window, weights, self.n_windows).astype(np.float64)
+
+
+def _standard_deviation(counts: Array) -> Array:
+    """Return the standard deviation (...) of the windows of onsets with counts (..., W)."""
+    t, total = np.arange(counts.shape[-1]), np.maximum(counts.sum(axis=-1), 1e-9)
+    mean = counts @ t / total
+    # Rounding may leave small negative values if all onsets are in one window.
+    deviation: Array = np.sqrt(np.maximum(counts @ t**2 / total - mean**2, 1e-9))
+    return deviation
 
 
 def resolve_identity_swaps(

@@ -175,24 +175,36 @@ def em_source_powers(
     The local mean is over `size` bins and frames.
     """
     v = cast(Array, v.copy())  # in the precision of the input
+    count = 32  # frequencies at once, which stay in the cache
+    blocks = [slice(first, first + count) for first in range(0, v.shape[1], count)]
+    covariances = [R.at(rows) for rows in blocks]
     for _ in range(iterations):
-        P00, P11, P01 = inverse = R.inverse(v)
-        left, right = R.whiten(X, inverse)
-        # yᴴ R y - tr(S⁻¹ R): three numbers per bin, combined with three per source.
-        left_excess = squared_magnitude(left) - P00
-        right_excess = squared_magnitude(right) - P11
-        cross_excess = right * left.conj() - P01.conj()
-        for power, r00, r11, r01 in zip(v, R.R00, R.R11, R.R01, strict=True):
-            gain = r00 * left_excess
-            gain += r11 * right_excess
-            gain += 2 * (r01.real * cross_excess.real - r01.imag * cross_excess.imag)
-            gain *= power
-            gain *= power
-            power += 0.5 * gain
-        np.maximum(v, floor, out=v)
+        for rows, R in zip(blocks, covariances, strict=True):
+            _em_step(X[:, rows], R, v[:, rows], floor)
         v += smooth_powers(v, size, floor)
         v *= 0.5
     return v
+
+
+def _em_step(X: Spectra, R: SourceCovariances, v: Array, floor: float) -> None:
+    """Replace the powers v (M, F, T) by those after one EM iteration, without averaging."""
+    P00, P11, P01 = inverse = R.inverse(v)
+    left, right = R.whiten(X, inverse)
+    # yᴴ R y - tr(S⁻¹ R): three numbers per bin, combined with three per source.
+    left_excess = squared_magnitude(left) - P00
+    right_excess = squared_magnitude(right) - P11
+    cross_excess = right * left.conj() - P01.conj()
+    real_excess, imaginary_excess = 2 * cross_excess.real, 2 * cross_excess.imag
+    for power, r00, r11, r01 in zip(v, R.R00, R.R11, R.R01, strict=True):
+        gain = r00 * left_excess
+        gain += r11 * right_excess
+        gain += r01.real * real_excess
+        gain -= r01.imag * imaginary_excess
+        gain *= power
+        gain *= power
+        gain *= 0.5
+        power += gain
+    np.maximum(v, floor, out=v)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +300,7 @@ class ItakuraSaitoNMF:
     def _gradient_terms(self, v: Array | Single, W: Single, H: Single) -> tuple[Single, Single]:
         """Return v / (W H)² and 1 / (W H), both (F, T)."""
         weight: Single = np.reciprocal(W @ H + np.float32(self.floor))
-        ratio = v.astype(np.float32) * weight
+        ratio = v.astype(np.float32, copy=False) * weight
         ratio *= weight
         return ratio, weight
 

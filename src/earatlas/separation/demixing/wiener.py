@@ -213,6 +213,13 @@ class SourceCovariances:
         R00, R11 = (squared_magnitude(ear) + diffuse_to_direct for ear in (a, b))
         return cls(a, b, diffuse_to_direct, R00, R11, a * b.conj())
 
+    def at(self, rows: slice) -> SourceCovariances:
+        """Return the covariances at some frequencies."""
+        R00, R11, R01 = self.R00[:, rows], self.R11[:, rows], self.R01[:, rows]
+        return SourceCovariances(
+            self.a[:, rows], self.b[:, rows], self.diffuse_to_direct, R00, R11, R01
+        )
+
     def inverse(self, v: Array) -> tuple[Array, Array, Complex]:
         """Return the entries 00, 11 and 01 (F, T) of S⁻¹, where S = Σ_m v_m R_m."""
         S00, S11, S01 = (_weighted_sum(v, R) for R in (self.R00, self.R11, self.R01))
