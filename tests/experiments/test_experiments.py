@@ -34,7 +34,12 @@ from earatlas.experiments.figure_parts import pack_array, unpack_array
 from earatlas.experiments.models import METHODS, fit_method
 from earatlas.experiments.page import mark_stale_rows, without_stale_marks, write_page
 from earatlas.experiments.rows import DataSetRows, group_by_data_set
-from earatlas.experiments.simulated_camil import ALL_CUES, RotatedHeadSettings, simulated_camil
+from earatlas.experiments.simulated_camil import (
+    ALL_CUES,
+    RotatedHeadSettings,
+    recorded_noise_cues,
+    simulated_camil,
+)
 from earatlas.experiments.tables import (
     fill_template,
     format_mean_std,
@@ -851,3 +856,16 @@ def test_a_portion_of_a_plan_has_its_first_repetitions(
     assert (len(part.rows), len(part.plan)) == (3, 10)
     _, new = run_experiment(experiment, Bench(), path)
     assert (new, measured_seeds) == (7, [*range(10)])
+
+
+def test_every_direction_of_the_room_has_noise_of_its_own() -> None:
+    """Equal responses have different cues, because their recordings differ, with a small error."""
+    responses = np.zeros((2, 2, 64))
+    responses[:, 0, 3], responses[:, 1, 5] = 1.0, 0.5
+    settings = RotatedHeadSettings(noise_seconds=0.5, snr_db=40.0)
+    cues = recorded_noise_cues(responses, settings)
+    ild = cues[:, ALL_CUES.cue_kinds == "ild"]
+    assert 0.01 < np.abs(ild[0] - ild[1]).mean() < 1.0
+    assert ild.mean() == pytest.approx(-6.02, abs=0.1)
+    np.testing.assert_array_equal(recorded_noise_cues(responses, settings), cues)
+    assert (Bench("simulated-room").snr_db, Bench("ku100.sofa").snr_db) == (30.0, 60.0)

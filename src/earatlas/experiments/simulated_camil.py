@@ -43,6 +43,7 @@ __all__ = [
     "ROOM",
     "RotatedHeadSettings",
     "cached_simulated_camil",
+    "recorded_noise_cues",
     "rotated_head_spectra",
     "simulated_camil",
     "simulated_camil_arrays",
