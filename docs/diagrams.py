@@ -56,6 +56,7 @@ LAYER_TEXTS = {
     "simulation": "scenes with ground truth",
     "hrtf": "heads: SOFA, recordings, simulated",
     "wording": "numbers as text",
+    "code_hash": "hashes of the code",
     "features": "paper §2: audio, STFT, cues, onsets",
     "geometry": "directions and their posteriors",
     "container": "atlas file format",

@@ -8,7 +8,6 @@ import pytest
 from earatlas.geometry.angles import to_vectors
 from earatlas.localization.onset_mixture import (
     MIXTURE_SETTINGS,
-    BinPositions,
     OnsetMixture,
     fit_mixing_weights,
     source_log_likelihoods,
@@ -156,50 +155,6 @@ def test_source_on_the_same_cone_must_gain_more() -> None:
     assert counted(other_cones) == [0, 1]
     assert counted(make_mixture(shares)) == [0]
     assert counted(make_mixture(shares, density=40.0)) == [0, 1]
-
-
-def test_coherence_equals_a_loop_over_pairs() -> None:
-    """c is the mean product of the residuals of simultaneous bins of different frequencies."""
-    rng = np.random.default_rng(8)
-    f, time = np.sort(rng.integers(0, 5, 60)), rng.integers(0, 9, 60)
-    r, v = rng.random(60) ** 2, rng.uniform(0.2, 1.0, 60)
-    residual = [r[n] - np.average(r[f == f[n]], weights=v[f == f[n]]) for n in range(60)]
-    variance = np.average(np.square(residual), weights=v)
-    above = below = 0.0
-    for a in range(60):
-        for b in range(60):
-            if time[a] == time[b] and f[a] != f[b]:
-                above += v[a] * v[b] * residual[a] * residual[b]
-                below += v[a] * v[b]
-    found = BinPositions(f, time).coherence(r, v)
-    assert found == pytest.approx(above / (below * variance), rel=1e-9)
-    assert BinPositions(f, time).coherence((f % 2).astype(float), v) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("density", "alternates", "cells"),
-    [(3.0, True, [0, 2]), (3.0, False, [0]), (30.0, False, [0, 2])],
-)
-def test_source_must_alternate_with_the_others(
-    density: float, alternates: bool, cells: list[int]
-) -> None:
-    """A source at the same frequencies at all times is a second source only if it gains much."""
-    n = np.arange(400)
-    f, time = n // 20, n % 20
-    second = (time if alternates else f) % 3 == 0
-    densities = np.random.default_rng(3).uniform(0.2, 0.5, size=(400, len(DIRECTIONS)))
-    densities[n, np.where(second, 2, 0)] = density
-    mixture = OnsetMixture(
-        densities.astype(np.float32),
-        np.full(400, 0.5),
-        to_vectors(DIRECTIONS),
-        positions=BinPositions(f, time),
-    )
-    assert counted(mixture, 2) == cells
-    both = mixture.fit_static([0, 2])
-    assert mixture.supported(both) == (len(cells) == 2)
-    ratio = mixture.next_source_ratio(mixture.fit_static([0]))
-    assert (ratio >= 1) == (len(cells) == 2)
 
 
 def test_known_number_is_found_on_one_cone() -> None:

@@ -66,8 +66,9 @@ def test_every_space_is_drawn(space: Space, places: tuple[tuple[float, ...], ...
         "True mask: true 1",
         "True mask: true 2",
     ]
-    over_time = ["Azimuth", *(["Elevation"] if space.dims > 1 else []), "Level"]
-    assert [n for n in names if n in ("Azimuth", "Elevation", "Level")] == (
+    azimuth = "Azimuth (left is up)"
+    over_time = [azimuth, *(["Elevation"] if space.dims > 1 else []), "Level"]
+    assert [n for n in names if n in (azimuth, "Elevation", "Level")] == (
         over_time if space.holds_directions else []
     )
 

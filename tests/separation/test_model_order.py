@@ -59,7 +59,6 @@ class FakeStart:
     onsets: int  # sources that the onsets count; 0: no onsets
     reliable: bool = True
     reverberant: bool = False
-    supported: bool = True  # whether the onsets support each source of another number
     anechoic: tuple[bool, ...] = (True,) * 7  # whether the model fits, by the number of sources
     energies: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)  # by the number, nats per bin
     trial_loss: float = 0.0  # what a trial is below the final free energy, nats per bin
@@ -89,10 +88,7 @@ class FakeStart:
 
         estimate = SimpleNamespace(reverberant=self.reverberant)
         return Detections(
-            reliable=self.reliable,
-            directions=np.zeros((count, 2)),
-            reverberation=estimate,
-            supported=self.supported,
+            reliable=self.reliable, directions=np.zeros((count, 2)), reverberation=estimate
         )
 
     def at_directions(self, directions: np.ndarray) -> FakeState:
@@ -138,15 +134,6 @@ GROWING = (0.0, 0.0, 1.0, 1.05, 9.0, 9.0, 9.0)  # two sources explain more than 
             None,
             1,
             "detections",
-        ),
-        # So is one more source whose onsets are not coherent: another head made the recording.
-        (FakeStart(1, variance=99.0, energies=GROWING, supported=False), None, 1, "detections"),
-        # With two detected sources, the onsets of a third may be masked.
-        (
-            FakeStart(2, variance=99.0, energies=(0.0, 0.0, 1.0, 2.0, 2.0, 2.0), supported=False),
-            None,
-            3,
-            "candidates",
         ),
         # The detections do not fit: the free energy counts from one source on.
         (

@@ -29,13 +29,7 @@ from earatlas.localization.onset_likelihood import (
     best_cells,
     bin_weights,
 )
-from earatlas.localization.onset_mixture import (
-    MIXTURE_SETTINGS,
-    BinPositions,
-    MixtureFit,
-    OnsetMixture,
-    source_log_likelihoods,
-)
+from earatlas.localization.onset_mixture import MixtureFit, OnsetMixture, source_log_likelihoods
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 from earatlas.types import Array, Indices, Mask, Single
 
@@ -87,22 +81,17 @@ class SourceDetector:
         leave_one_out: LeaveOneOutTemplates | None = None,
     ) -> None:
         self.model, self.bins, self._leave_one_out = model, bins, leave_one_out
-        coarse, hop_seconds = model.cells[0], model.onset_settings.hop / model.onset_settings.rate
+        coarse = model.cells[0]
         self.mixture = OnsetMixture(
             model.densities(bins, coarse, leave_one_out),
             bin_weights(bins.f),
             to_vectors(model.grid[coarse]),
-            positions=BinPositions.of(bins, hop_seconds, MIXTURE_SETTINGS),
         )
 
     def second_source_gain(self) -> float:
-        """Return the nats per onset by which two sources fit better than one.
-
-        It is less the gain that is required additionally of a second source that is not coherent.
-        """
+        """Return the nats per onset by which two sources fit better than one."""
         one, two = self.mixture.search(2)
-        gain = (two.log_likelihood - one.log_likelihood) / self.mixture.total
-        return gain - self.mixture.coherence_cost(two, 1)
+        return (two.log_likelihood - one.log_likelihood) / self.mixture.total
 
     def sources(self, fit: MixtureFit) -> list[DetectedSource]:
         """Return the sources of a fit, refined on the fine grid given the others."""

@@ -20,13 +20,6 @@ What a room adds to one talker resembles the same talker elsewhere on the cone o
 and ceiling reflect from about the same lateral angle, and a blurred direct sound leaves front,
 above and behind open. A source on the cone of another must therefore gain much more.
 
-Reflections, and the cues of another head than the learned one, also make one talker resemble two
-directions, but always at the same frequencies, while two talkers alternate: at one time, bins of
-many frequencies belong to one of them. A source must gain much more as well if its assignments
-r_nm, of which the mean over time ρ_nm = r_nm - r̄_m,f(n) is removed, are not coherent,
-
-    c_m = Σ v_n v_n' ρ_nm ρ_n'm / (var(ρ_m) Σ v_n v_n')      n, n': same time, other frequency
-
 Static sources use `OnsetMixture` (`earatlas.localization.detected_sources`), moving ones its
 subclass `earatlas.tracking.trajectory_mixture.TrajectoryMixture`. The online tracker fits the
 weights of its tracks with `fit_mixing_weights`, with the densities at the direction that each track
@@ -41,16 +34,14 @@ likelihoods of all tracks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from earatlas.features.onset_detector import OnsetBins
 from earatlas.types import Array, Indices, Mask, Single
 
 __all__ = [
     "MIXTURE_SETTINGS",
-    "BinPositions",
     "MixtureFit",
     "OnsetMixture",
     "OnsetMixtureSettings",
@@ -82,9 +73,6 @@ class OnsetMixtureSettings:
     same_cone_nats: float = 0.2  # additional gain of each pair on one cone, nats per bin
     cone_degrees: float = 10.0  # difference of lateral angles of two directions on one cone
     may_be_more_ratio: float = 0.6  # part of the required gain from which one more may exist
-    min_coherence: float = 0.06  # c of assignments that are coherent over frequency
-    coherence_seconds: float = 0.032  # bins within this time are simultaneous
-    incoherent_nats: float = 0.25  # additional gain of a source that is not coherent, nats per bin
 
     def required_gain(self, n_sources: int) -> float:
         """Return the gain of one more source beside `n_sources`, off all cones, nats per bin."""
@@ -92,36 +80,6 @@ class OnsetMixtureSettings:
 
 
 MIXTURE_SETTINGS = OnsetMixtureSettings()
-
-
-@dataclass(frozen=True, eq=False)
-class BinPositions:
-    """Frequency and time of onset bins, for the coherence of a source."""
-
-    f: Indices  # (B,) index of the frequency
-    time: Indices  # (B,) index of the interval; bins of one interval are simultaneous
-
-    @classmethod
-    def of(
-        cls, onsets: OnsetBins, hop_seconds: float, settings: OnsetMixtureSettings
-    ) -> BinPositions:
-        """Return the positions of onset bins with frames of `hop_seconds`."""
-        time = np.asarray(onsets.t) * hop_seconds / settings.coherence_seconds
-        return cls(onsets.f, time.astype(np.intp))
-
-    def coherence(self, r: Array, v: Array) -> float:
-        """Return c of responsibilities r (B,) of bins with weights v (B,); 0 if r is constant."""
-        per_frequency = np.maximum(np.bincount(self.f, v), 1e-300)
-        residual = r - (np.bincount(self.f, v * r) / per_frequency)[self.f]
-        variance = float(v @ residual**2) / max(float(v.sum()), 1e-300)
-        _, cell = np.unique(self.time * (int(self.f.max()) + 1) + self.f, return_inverse=True)
-
-        def pairs(x: Array) -> float:
-            """Return the sum of x x' over simultaneous bins of different frequencies."""
-            return float((np.bincount(self.time, x) ** 2).sum() - (np.bincount(cell, x) ** 2).sum())
-
-        # Without the floor, constant responsibilities and bins without pairs would divide by zero.
-        return pairs(v * residual) / max(variance * pairs(v), 1e-12)
 
 
 def fit_mixing_weights(
@@ -199,14 +157,9 @@ class OnsetMixture:
         settings: OnsetMixtureSettings = MIXTURE_SETTINGS,
         window: Indices | None = None,
         n_windows: int = 1,
-        positions: BinPositions | None = None,
     ) -> None:
-        """Take g (B, C), v (B,), unit vectors (C, 3), and the window (B,) of each bin.
-
-        Without `positions`, all sources are assumed to be coherent.
-        """
+        """Take g (B, C), v (B,), unit vectors (C, 3), and the window (B,) of each bin."""
         self.densities, self.vectors, self.settings = densities, vectors, settings
-        self._positions = positions
         self.window, self.n_windows = window, n_windows
         self.weights = weights
         self.total = max(float(self.weights.sum()), 1e-9)
@@ -261,21 +214,6 @@ class OnsetMixture:
         without = self.fit_weights(np.delete(fit.cells, m, axis=0))
         return (fit.log_likelihood - without.log_likelihood) / self.total
 
-    def coherence_cost(self, fit: MixtureFit, m: int) -> float:
-        """Return the additional gain that is required of source m, nats per bin: 0 if coherent."""
-        if self._positions is None or len(fit) < 2:
-            return 0.0
-        # Mixing weights of windows would make the assignments of simultaneous bins alike.
-        mean_weights = np.repeat(fit.mixing_weights.mean(axis=1)[:, None], self.n_windows, axis=1)
-        r = self.responsibilities(replace(fit, mixing_weights=mean_weights), m)
-        coherence = self._positions.coherence(r, self.weights)
-        return 0.0 if coherence >= self.settings.min_coherence else self.settings.incoherent_nats
-
-    def supported(self, fit: MixtureFit) -> bool:
-        """Return whether every source is coherent, or gains much."""
-        costs = ((m, self.coherence_cost(fit, m)) for m in range(len(fit)))
-        return all(not cost or self.gain(fit, m) >= cost for m, cost in costs)
-
     # --- search --------------------------------------------------------------------------------
 
     def search(self, count: int) -> list[MixtureFit]:
@@ -289,9 +227,8 @@ class OnsetMixture:
         """Return the fit of as many sources as the bins support, at most `max_sources`."""
         fit = self.add_source(self.fit_static([]))
         while len(fit) < max_sources:
-            more, required = self.add_source(fit), self.settings.required_gain(len(fit))
-            gain = self.score(more) - self.score(fit)
-            if gain < required or gain < required + self.coherence_cost(more, len(fit)):
+            more = self.add_source(fit)
+            if self.score(more) - self.score(fit) < self.settings.required_gain(len(fit)):
                 break
             fit = more
         return fit
@@ -303,7 +240,6 @@ class OnsetMixture:
         required = settings.required_gain(len(fit)) + settings.same_cone_nats * max(
             self._cone_pairs(more) - self._cone_pairs(fit), 0.0
         )
-        required += self.coherence_cost(more, len(fit))
         return (more.log_likelihood - fit.log_likelihood) / self.total / required
 
     def score(self, fit: MixtureFit, same_cone_nats: float | None = None) -> float:

@@ -51,7 +51,6 @@ class OnsetDetections:
     sources: tuple[DetectedSource, ...]
     onsets: OnsetBins | None  # onsets of the mixture
     next_source_ratio: float = 0.0  # evidence of one more source over the limit; 0: not evaluated
-    supported: bool = True  # every source is coherent over frequency, or gains much
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -139,9 +138,7 @@ class Initialization:
                 fit = detector.mixture.count_sources(MAX_SOURCES)
             else:
                 fit = detector.mixture.search(n_sources)[-1]
-            supported = n_sources is None or detector.mixture.supported(fit)
-            sources = tuple(detector.sources(fit))
-            detections = OnsetDetections(sources, bins, supported=supported)
+            detections = OnsetDetections(tuple(detector.sources(fit)), bins)
             if n_sources is None or detections.reliable:
                 break
         # In anechoic recordings the free energy decides about further sources.

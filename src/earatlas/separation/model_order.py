@@ -10,8 +10,7 @@ sources, if it is given. Output: the `SourceFit`. The decisions are those of a t
               yes   start: detections           no    start: candidate search
             number is given, or the recording is reverberant?
               yes   number: given, or that of the onsets
-              no    the free energy may change the number, if the anechoic model then fits; a
-                    single source is divided only if the onsets support each part
+              no    the free energy may change the number, if the anechoic model then fits
 
 VESSL takes reflections for sources. It is therefore not asked for the number of sources in
 reverberant recordings, and its answer is ignored if it does not fit.
@@ -65,10 +64,7 @@ def fit_sources(
     other = start.source_fit(state, detections)
     if not other.anechoic:
         return fit
-    detections = start.detect_sources(other.n_sources)
-    if fit.n_sources == 1 and not detections.supported:  # one talker, recorded by another head
-        return fit
-    return replace(other, detections=detections)
+    return replace(other, detections=start.detect_sources(other.n_sources))
 
 
 def _add_sources(

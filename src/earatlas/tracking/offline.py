@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.localization.onset_likelihood import DirectSoundModel
-from earatlas.localization.onset_mixture import BinPositions, MixtureFit
+from earatlas.localization.onset_mixture import MixtureFit
 from earatlas.numerics import logsumexp
 from earatlas.tracking.trajectory_hmm import smooth_trajectory
 from earatlas.tracking.trajectory_mixture import TrajectoryMixture, TrajectorySettings
@@ -135,8 +135,7 @@ class _TrajectorySearch:
         rows = np.concatenate([coarse, exact])
         grid = settings.hmm(sound.grid[rows])
         g = sound.densities(onsets, rows)
-        positions = BinPositions.of(onsets, hop, settings.mixture)
-        mixture = TrajectoryMixture(g, weights, window, grid, n_windows, settings, positions)
+        mixture = TrajectoryMixture(g, weights, window, grid, n_windows, settings)
         static_fit = mixture.fit_static(list(range(len(coarse), len(rows))))
         fine = _FineGrid(sound, onsets, weights, window, n_windows, settings)
         return cls(sound, onsets, mixture, static_fit, fine)

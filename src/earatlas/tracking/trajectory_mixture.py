@@ -27,7 +27,6 @@ import numpy as np
 from earatlas.geometry.angles import to_vectors
 from earatlas.localization.onset_mixture import (
     MIXTURE_SETTINGS,
-    BinPositions,
     MixtureFit,
     OnsetMixture,
     OnsetMixtureSettings,
@@ -104,11 +103,10 @@ class TrajectoryMixture(OnsetMixture):
         grid: DirectionGridHMM,
         n_windows: int,
         trajectory_settings: TrajectorySettings,
-        positions: BinPositions | None = None,
     ) -> None:
         """Take g (B, C), v (B,) and the window (B,) of each onset."""
         settings = trajectory_settings.mixture
-        super().__init__(densities, weights, grid.vectors, settings, window, n_windows, positions)
+        super().__init__(densities, weights, grid.vectors, settings, window, n_windows)
         self.grid, self.trajectory_settings = grid, trajectory_settings
 
     def best_path(self, L: Single) -> Indices:
