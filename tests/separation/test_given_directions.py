@@ -95,11 +95,11 @@ def test_a_wrong_direction_is_doubted(scene: ea.SimulatedScene, block_seconds: f
     """It is kept, in short and in long recordings, and only its source has the doubt."""
     settings = ObservationSettings(block_seconds=block_seconds, overlap_seconds=0.1)
     separator = Separator(ea.example_atlas(), settings)
-    options = SeparationOptions(directions=[[41.0, 1.0], [-30.0, 24.0]], rendering="soft")
+    options = SeparationOptions(directions=[[41.0, 1.0], [-45.0, 24.0]], rendering="soft")
     right, wrong = separate(separator, scene.mixture, options).sources
     assert right.doubts == ()
     assert [doubt.word for doubt in wrong.doubts] == [DoubtKind.DIRECTION_MISMATCH]
-    assert wrong.direction.tolist() == [-30.0, 24.0]
+    assert wrong.direction.tolist() == [-45.0, 24.0]
 
 
 def test_one_given_direction(scene: ea.SimulatedScene) -> None:

@@ -222,7 +222,7 @@ def locate_given_sources(fit: SourceFit, recording: RecordingDiagnosis) -> list[
     explained = recording.noisy or fit.detections.reverberation.any_room
     for source, ratio in zip(fit.state.sources, fit.residual_ratios.tolist(), strict=True):
         one = LocatedSource.static(source.posterior, Evidence(ratio))
-        doubts = ()
+        doubts: tuple[Doubt, ...] = ()
         if HeadFit.measure(ratio).large_residual and not explained:
             doubts = (_given_direction_doubt(ratio),)
         located.append(replace(one, doubts=doubts, given=True))

@@ -10,6 +10,8 @@ computes nothing. Long tasks are jobs: the page asks for their progress and may 
     POST   api/{s}/folders                        a folder of recordings; then its files, `learn`
     GET    api/{s}/recordings                     POST: upload and separate a recording
     POST   api/{s}/recordings/{r}/separate        separate it again with other settings
+    POST   api/{s}/recordings/{r}/selection       separate a part of it as another recording
+    POST   api/{s}/recordings/{r}/names           name its sources
     GET    api/{s}/recordings/{r}/files/{f}       DELETE …/{r}: remove the recording
     POST   api/{s}/sounds                         a dry sound for a scene
     POST   api/{s}/scenes                         render a scene
@@ -38,7 +40,13 @@ from starlette.websockets import WebSocket
 from earatlas.errors import InputError
 from earatlas.plotting.palette import COLOURS, shared_css
 from earatlas.studio.jobs import BusyError, Job, WorkerPool
-from earatlas.studio.requests import parse_recording_options, parse_scene_options
+from earatlas.studio.requests import (
+    parse_names,
+    parse_recording_options,
+    parse_scene_options,
+    parse_selection,
+    parse_wrong_way,
+)
 from earatlas.studio.safety import (
     Guard,
     Limits,
@@ -139,6 +147,8 @@ class Studio:
             Route(f"{at}/recordings", self._add_recording, methods=["POST"]),
             Route(f"{at}/recordings/{{recording}}", self._remove_recording, methods=["DELETE"]),
             Route(f"{at}/recordings/{{recording}}/separate", self._separate, methods=["POST"]),
+            Route(f"{at}/recordings/{{recording}}/selection", self._select, methods=["POST"]),
+            Route(f"{at}/recordings/{{recording}}/names", self._rename, methods=["POST"]),
             Route(f"{at}/recordings/{{recording}}/files/{{name}}", self._file),
             Route(f"{at}/sounds", self._add_sound, methods=["POST"]),
             Route(f"{at}/scenes", self._add_scene, methods=["POST"]),
@@ -170,6 +180,7 @@ class Studio:
     async def _add_head(self, request: Request, session: Session) -> Response:
         """Learn a .sofa file, or add an .atlas file."""
         name = display_name(request.query_params.get("name", ""))
+        wrong_way = parse_wrong_way(request.query_params.get("wrong_way"))
         suffix = Path(name).suffix.lower()
         if suffix not in (".sofa", ".atlas"):
             raise InputError(
@@ -186,9 +197,12 @@ class Studio:
                 raise
             atlas = folder / "head.atlas"
             source = file if suffix == ".sofa" else None
-            task = {"task": "describe", "atlas": str(atlas)}
+            task: dict[str, Any] = {"task": "describe", "atlas": str(atlas)}
             if source is not None:
-                task = {"task": "learn", "source": str(file), "name": name, "atlas": str(atlas)}
+                task = {
+                    "task": "learn", "source": str(file), "name": name, "atlas": str(atlas),
+                    "wrong_way": wrong_way,
+                }  # fmt: skip
             head = HeadEntry(head_id, name, atlas, source, own=True)
             return self._submit_head(session, head, task)
 
@@ -258,6 +272,7 @@ class Studio:
     @_with_session
     async def _learn_folder(self, request: Request, session: Session) -> Response:
         head, uploads = _folder(session, request)
+        wrong_way = parse_wrong_way((await self._json(request)).get("wrong_way"))
         if uploads.table is None:
             raise InputError(
                 "folder must have a .csv table (file, azimuth, elevation), got none. Add it."
@@ -269,7 +284,7 @@ class Studio:
             )
         task = {
             "task": "learn", "source": str(head.atlas.with_name(uploads.table)), "name": head.name,
-            "atlas": str(head.atlas), "names": dict(uploads.names),
+            "atlas": str(head.atlas), "names": dict(uploads.names), "wrong_way": wrong_way,
         }  # fmt: skip
         with self.pool.reserve():
             return self._submit_head(session, head, task)
@@ -304,7 +319,8 @@ class Studio:
     def _submit_separation(
         self, session: Session, entry: RecordingEntry, task: dict[str, Any]
     ) -> Response:
-        job = Job({**task, "file": str(entry.file), "name": entry.name})
+        span = None if entry.span is None else list(entry.span)
+        job = Job({**task, "file": str(entry.file), "name": entry.name, "span": span})
         self.pool.submit(session.register_job(job, *entry.begin_separation(job)))
         return JSONResponse({"recording": entry.id, "name": entry.name, "job": job.id})
 
@@ -322,6 +338,23 @@ class Studio:
             return self._submit_separation(session, entry, task)
 
     @_with_session
+    async def _select(self, request: Request, session: Session) -> Response:
+        """Separate a part of a recording as a recording of its own."""
+        whole = _entry(session.recordings, request.path_params["recording"])
+        values = await self._json(request)
+        start, end = parse_selection(values)
+        task = self._separation_task(session, parse_recording_options(values))
+        with self.pool.reserve():
+            entry = session.new_selection(whole, start, end)
+            return self._submit_separation(session, entry, task)
+
+    @_with_session
+    async def _rename(self, request: Request, session: Session) -> Response:
+        entry = _entry(session.recordings, request.path_params["recording"])
+        names = parse_names((await self._json(request)).get("names"))
+        return JSONResponse({"names": [one["label"] for one in entry.rename_sources(names)]})
+
+    @_with_session
     async def _remove_recording(self, request: Request, session: Session) -> Response:
         entry = _entry(session.recordings, request.path_params["recording"])
         if entry.job is not None:
@@ -336,9 +369,7 @@ class Studio:
         path = entry.served_file(name)
         if path is None:
             raise _NotFoundError
-        stem = Path(entry.name).stem
-        saved = name.replace("mixture", stem, 1) if name.startswith("mixture") else f"{stem}_{name}"
-        return FileResponse(path, filename=saved)
+        return FileResponse(path, filename=entry.saved_name(name))
 
     # --- scenes --------------------------------------------------------------------------------
 

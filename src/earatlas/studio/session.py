@@ -130,6 +130,7 @@ class RecordingEntry:
     name: str
     folder: Path
     file: Path
+    span: tuple[float, float] | None = None  # seconds of the file; None: all of it
     job: Job | None = None
     completed: Job | None = None  # the last separation that was done before `job`
     n_separations: int = 0
@@ -163,6 +164,27 @@ class RecordingEntry:
         job.request["folder"] = str(folder)
         self.job, self.completed = job, done[-1] if done else None
         return replaced
+
+    def rename_sources(self, names: list[str]) -> list[dict[str, Any]]:
+        """Give the sources of the shown result other names, and return the sources."""
+        job = self.shown_job
+        sources: list[dict[str, Any]] = ((job and job.result) or {}).get("sources", [])
+        if len(names) != len(sources):
+            raise InputError(
+                f"names must be {len(sources)}, one per source, got {len(names)}. Reload the page."
+            )
+        for source, name in zip(sources, names, strict=True):
+            source["label"] = name
+        return sources
+
+    def saved_name(self, name: str) -> str:
+        """Return the name under which the browser saves a file, with the names of the user."""
+        stem, result = Path(self.name).stem, (self.shown_job and self.shown_job.result) or {}
+        sounds = result.get("files", {}).get("sounds", [])
+        if name in sounds:
+            label = result["sources"][sounds.index(name)].get("label")
+            return f"{stem}_{label}.wav" if label else name.replace("mixture", stem, 1)
+        return name.replace("mixture", stem, 1) if name.startswith("mixture") else f"{stem}_{name}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, from which a reloaded page finds the recording."""
@@ -220,6 +242,21 @@ class Session:
         entry_id, folder = self.new_folder("recording")
         entry = RecordingEntry(entry_id, name, folder, folder / file_name)
         self.recordings[entry_id] = entry
+        return entry
+
+    def new_selection(self, whole: RecordingEntry, start: float, end: float) -> RecordingEntry:
+        """Add a part of a recording as a recording of its own, named after its seconds."""
+        first = 0.0 if whole.span is None else whole.span[0]
+        stem, suffix = Path(whole.name).stem.split(" (")[0], Path(whole.name).suffix
+        name = f"{stem} ({first + start:.2f} to {first + end:.2f} s){suffix}"
+        entry = self.new_recording(name, whole.file.name)
+        entry.span = (first + start, first + end)
+        for file in whole.folder.iterdir():  # the recording, and the ground truth of a scene
+            if file.is_file():
+                try:
+                    (entry.folder / file.name).hardlink_to(file)
+                except OSError:  # a file system without links
+                    shutil.copyfile(file, entry.folder / file.name)
         return entry
 
     def new_head(self) -> tuple[str, Path]:
