@@ -96,7 +96,7 @@ export class Correction {
   // A name is valid at once, also without another separation.
   async rename(one, item, name) {
     one.name = item.name = name.trim();
-    for (const sphere of this.result.spheres) sphere.draw();
+    for (const sphere of this.result.spheres) sphere.draw(); // the card stays: it may hold the focus
     if (one.m === null) return;
     const { view, id, items } = this.result;
     const { names } = await post(`recordings/${id}/names`, { names: view.sources.map((source, m) => (m === one.m ? one.name : source.label)) });
