@@ -23,7 +23,7 @@ export class HeadChoice {
 
   show(heads = this.heads) {
     this.heads = heads;
-    const select = el("select", { onchange: () => { this.app.head = select.value; } },
+    const select = el("select", { "aria-label": "Head", onchange: () => { this.app.head = select.value; } },
       heads.filter((head) => head.ready).map((head) => el("option", { value: head.id, selected: head.id === this.app.head }, head.name)));
     const input = el("input", { type: "file", class: "visually-hidden", accept: ".sofa,.atlas", tabindex: -1, "aria-hidden": "true", onchange: () => input.files.length && this.addFile(input.files[0]) });
     const folder = el("input", { type: "file", class: "visually-hidden", webkitdirectory: true, tabindex: -1, "aria-hidden": "true", onchange: () => folder.files.length && this.addFiles([...folder.files].map((file) => [file.webkitRelativePath.split("/").slice(1).join("/"), file]), folder.files[0].webkitRelativePath.split("/")[0]) });

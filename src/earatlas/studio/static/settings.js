@@ -40,7 +40,7 @@ export class Settings {
     const { view } = this.result;
     const common = { rendering: this.rendering.value, rate: this.rate.value ? Number(this.rate.value) : null, dry: this.dry.checked, channels: this.ears.map((ear) => Number(ear.value)) };
     if (this.count.value !== "given") return { ...common, n_sources: this.count.value || null };
-    return { ...common, directions: view.settings.directions, names: view.sources.map((source) => source.label), numbers: view.sources.map((source) => source.number) };
+    return { ...common, directions: view.sources.map((source) => source.direction), names: view.sources.map((source) => source.label), numbers: view.sources.map((source) => source.number) };
   }
 
   link(name, label) { return el("a", { class: "button", href: fileAddress(this.result.id, name), download: "" }, icon("down"), label); }
