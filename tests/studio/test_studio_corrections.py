@@ -73,13 +73,13 @@ def test_channels_and_rate(page: Page, uploaded: str, mixture: np.ndarray, tmp_p
     """The chosen channels are the ears, in the chosen order."""
     view = separate(page, uploaded, n_sources=2, rate=8000)
     assert view["settings"]["channels"] == [3, 2]
-    heard, rate = samples_of(page, uploaded, "mixture.wav", tmp_path)
+    played, rate = samples_of(page, uploaded, "mixture.wav", tmp_path)
     assert rate == RATE  # that of the recording; the separated sounds have the requested one
-    assert np.abs(heard - mixture).max() < 1e-3
+    assert np.abs(played - mixture).max() < 1e-3
     assert samples_of(page, uploaded, "mixture_source1.wav", tmp_path)[1] == 8000
     swapped = separate(page, uploaded, n_sources=2, channels=[2, 3])
-    heard, _ = samples_of(page, uploaded, "mixture.wav", tmp_path)
-    assert np.abs(heard - mixture[::-1]).max() < 1e-3
+    played, _ = samples_of(page, uploaded, "mixture.wav", tmp_path)
+    assert np.abs(played - mixture[::-1]).max() < 1e-3
     assert swapped["settings"]["channels"] == [2, 3]
     facts = separate(page, uploaded, n_sources=1, dry=True)["warnings"]
     assert any("not reverberant" in text or "too few onsets" in text for text in facts)
@@ -122,16 +122,16 @@ def test_selection(page: Page, uploaded: str, mixture: np.ndarray, tmp_path: Pat
     one = page.post(f"recordings/{uploaded}/selection", json=chosen).json()
     assert one["name"] == "party (0.25 to 1.25 s).wav"
     assert page.wait(one)["state"] == "done"
-    heard, rate = samples_of(page, one["recording"], "mixture.wav", tmp_path)
-    assert np.abs(heard - mixture[:, 4000:20000]).max() < 1e-3
+    played, rate = samples_of(page, one["recording"], "mixture.wav", tmp_path)
+    assert np.abs(played - mixture[:, 4000:20000]).max() < 1e-3
     inner = {**options, "start": 0.1, "end": 0.9}
     two = page.post(f"recordings/{one['recording']}/selection", json=inner).json()
     assert two["name"] == "party (0.35 to 1.15 s).wav"
     page.client.delete(page.at(f"recordings/{one['recording']}"))  # the part does not need it
     view = page.wait(two)["result"]
     assert view["seconds"] == pytest.approx(0.8, abs=0.01)
-    heard, _ = samples_of(page, two["recording"], "mixture.wav", tmp_path)
-    assert np.abs(heard - mixture[:, round(0.35 * rate) : round(1.15 * rate)]).max() < 1e-3
+    played, _ = samples_of(page, two["recording"], "mixture.wav", tmp_path)
+    assert np.abs(played - mixture[:, round(0.35 * rate) : round(1.15 * rate)]).max() < 1e-3
     late = page.post(f"recordings/{uploaded}/selection", json={"start": 50, "end": 60}).json()
     assert "must begin before the end" in page.wait(late)["error"]
 
