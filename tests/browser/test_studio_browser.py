@@ -764,11 +764,11 @@ def test_directions_and_steps_are_heard(page: Any) -> None:
     steps.get_by_role("button", name="Hugh").click()
     assert card.get_by_role("button", name="Hear it").is_visible()  # one sound at a time
     page.get_by_label("Step", exact=True).fill("9")
-    heard = """async () => {
+    played = """async () => {
       const { app } = await import("./static/main.js");
       return app.page.stepSound.file;
     }"""
-    assert page.evaluate(heard) == "step10_2.wav"
+    assert page.evaluate(played) == "step10_2.wav"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

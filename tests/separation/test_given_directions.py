@@ -99,7 +99,7 @@ def test_a_wrong_direction_is_doubted(scene: ea.SimulatedScene, block_seconds: f
     right, wrong = separate(separator, scene.mixture, options).sources
     assert right.doubts == ()
     assert [doubt.word for doubt in wrong.doubts] == [DoubtKind.DIRECTION_MISMATCH]
-    assert wrong.direction.tolist() == [-45.0, 24.0]
+    np.testing.assert_allclose(wrong.direction, [-45.0, 24.0], rtol=1e-12)
 
 
 def test_one_given_direction(scene: ea.SimulatedScene) -> None:
