@@ -337,6 +337,7 @@ class Atlas(LearnedHead):
         threshold: Threshold | None = None,
         rate: int | None = None,
         dry: bool = False,
+        directions: ArrayLike | None = None,
     ) -> Scene:
         """Separate and localize the sources of a recording.
 
@@ -355,6 +356,9 @@ class Atlas(LearnedHead):
         dry : bool, default False
             Whether to reduce late reverberation. The signals then do not add up to the mixture. A
             warning says if the recording is not reverberant.
+        directions : array_like of shape (M, C), optional
+            Known directions of static sources in degrees, which are kept in this order; by default
+            they are estimated.
 
         Returns
         -------
@@ -381,7 +385,9 @@ class Atlas(LearnedHead):
         >>> scene = atlas.separate(ea.read_audio("party.wav"))  # doctest: +SKIP
         >>> [source.direction for source in scene.sources]  # doctest: +SKIP
         """
-        options = SeparationOptions(n_sources, rendering, threshold or Threshold(), rate, dry)
+        options = SeparationOptions(
+            n_sources, rendering, threshold or Threshold(), rate, dry, directions
+        )
         return separate(self.separator, audio, options)
 
     def separate_file(
@@ -395,6 +401,7 @@ class Atlas(LearnedHead):
         threshold: Threshold | None = None,
         rate: int | None = None,
         dry: bool = False,
+        directions: ArrayLike | None = None,
         progress: Progress | None = None,
     ) -> tuple[SceneSummary, list[Path]]:
         """Separate the sources of a file and write them to a folder, in bounded memory.
@@ -418,6 +425,8 @@ class Atlas(LearnedHead):
             Sampling rate of the output files in Hz; by default that of the recording.
         dry : bool, default False
             Whether to reduce late reverberation; see `separate`.
+        directions : array_like of shape (M, C), optional
+            Known directions of static sources; see `separate`.
         progress : callable, optional
             Called as `progress(done, total)` during the separation.
 
@@ -433,7 +442,9 @@ class Atlas(LearnedHead):
         InputError
             If the file or an option cannot be used, or if the folder cannot be written.
         """
-        options = SeparationOptions(n_sources, rendering, threshold or Threshold(), rate, dry)
+        options = SeparationOptions(
+            n_sources, rendering, threshold or Threshold(), rate, dry, directions
+        )
         recording = FileRecording(path, channels)
         return separate_file(self.separator, recording, folder, options, progress=progress)
 

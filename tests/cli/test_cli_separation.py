@@ -428,3 +428,28 @@ def test_name_that_leaves_no_room_for_results(run: Run, tmp_path: Path) -> None:
     assert "at most 255 bytes" in result.stderr
     assert "with 257" in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_given_directions(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The sources have the directions of `--at`, in their order; the sidecar records them."""
+    at = ("--at", "-38:-4", "--at", "63:11")
+    options = ("-o", tmp_path, "--render", "soft", "--json")
+    result = run("separate", folder / "head.atlas", folder / "party.wav", *options, *at)
+    answer = json.loads(result.stdout)
+    assert [source["direction"] for source in answer["sources"]] == [[-38.0, -4.0], [63.0, 11.0]]
+    assert all(source["given"] for source in answer["sources"])
+    recorded = json.loads((tmp_path / "party.json").read_text())
+    assert "[[-38.0, -4.0], [63.0, 11.0]]" in json.dumps(recorded)
+    again = run("separate", folder / "head.atlas", folder / "party.wav", *options, *at, "--resume")
+    assert json.loads(again.stdout)["free_energy"] == answer["free_energy"]
+    lines = _format_sources(answer["sources"], ea.Sphere())
+    assert "given" in lines[1]
+
+
+@pytest.mark.parametrize("at", ["left", "10:x", "10:95", "10"])
+def test_invalid_given_direction(run: Run, folder: Path, tmp_path: Path, at: str) -> None:
+    """A direction that is no direction is refused with one sentence."""
+    result = run(
+        "separate", folder / "head.atlas", folder / "party.wav", "-o", tmp_path, "--at", at
+    )
+    refused(result)

@@ -85,7 +85,10 @@ def test_recording(separated: tuple[Page, dict[str, Any], dict[str, Any]]) -> No
         assert not all(silent)
     assert {source["colour"] for source in view["sources"]} == set(COLOURS[:2])
     assert len(view["images"]["masks"]) == 2
-    assert view["settings"] == {"n_sources": 2, "rendering": "spatial"}
+    assert view["settings"] == {
+        "n_sources": 2, "rendering": "spatial", "rate": None, "dry": False, "channels": [0, 1],
+        "directions": None,
+    }  # fmt: skip
     assert "preliminary" not in view
     assert job["result_version"] == 3  # preview, scene, and scene with report
 

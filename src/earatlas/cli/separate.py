@@ -166,6 +166,7 @@ class _SeparateJob(SeparationJob):
         "earatlas separate ku100.atlas party.wav -o out",
         "earatlas separate ku100.atlas *.wav -n 2 -o out --jobs 4 --json",
         "earatlas separate ku100.atlas recordings -o out --jobs 4 --resume",
+        "earatlas separate ku100.atlas party.wav -o out --at 40:0 --at -60:20",
         "earatlas separate ku100.atlas scene/mixture.wav -o out --truth scene --report",
     ),
 )
@@ -208,6 +209,14 @@ def separate_command(
             help="Reduce reverberation; the sources then no longer add up to the recording.",
         ),
     ] = False,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="AZ:EL",
+            help="Known direction of a static source in degrees; once per source. Directions and "
+            "number of sources are then not estimated.",
+        ),
+    ] = None,
     truth: Annotated[
         Path | None,
         typer.Option(
@@ -227,7 +236,9 @@ def separate_command(
 
     Writes one sound file per source, with both ears, and prints the direction of each source.
     """
-    options = SeparationOptions(n_sources, render.value, rate=rate, dry=dry)
+    options = SeparationOptions(
+        n_sources, render.value, rate=rate, dry=dry, directions=_parse_directions(at)
+    )
     batch = BatchOptions(jobs, resume, scheduler, force, as_json)
     atlas, names = split_atlas(arguments)
     files = batch.files(
@@ -245,6 +256,17 @@ def separate_command(
         chosen = chosen.adapted(files, channels, folder, force=force)
         job = replace(job, atlas=chosen.atlas, atlas_fields=chosen.fields)
     run_batch(job, files, batch, partial(_print, space=chosen.atlas.space))
+
+
+def _parse_directions(arguments: Sequence[str] | None) -> list[list[float]] | None:
+    """Return the directions of `--at AZ:EL`, or AZ alone for an atlas of azimuths."""
+    try:
+        return [[float(v) for v in text.split(":")] for text in arguments or ()] or None
+    except ValueError:
+        raise InputError(
+            f"at must be AZIMUTH:ELEVATION in degrees, got '{', '.join(arguments or ())}'. "
+            "For example: --at 40:0 --at -60:20."
+        ) from None
 
 
 def _check(job: _SeparateJob, recordings: Sequence[Path], *, force: bool) -> None:
@@ -333,12 +355,17 @@ def _format_sources(sources: Sequence[dict[str, Any]], space: Space) -> list[str
             words, radius = " to ".join(ends), float(np.median([r["radius_90"] for r in track]))
         elif is_unknown(radius, space):
             azimuth, elevation = "-", "-"
+        uncertainty = f"{radius:.1f}{'°' if directions else ''}"
+        if source.get("given"):
+            uncertainty = "given"
+        elif is_unknown(radius, space):
+            uncertainty = "-"
         rows.append(
             (
                 azimuth,
                 "" if flat else elevation,
                 words,
-                "-" if is_unknown(radius, space) else f"{radius:.1f}{'°' if directions else ''}",
+                uncertainty,
                 f"{100 * source['share']:.0f} %",
                 source["file"],
             )

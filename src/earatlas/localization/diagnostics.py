@@ -44,6 +44,7 @@ class DoubtKind(StrEnum):
     NOISY = "noisy"
     SEVERAL_SOUNDS = "several sounds at once"
     HEAD_MISMATCH = "does not fit this head"
+    DIRECTION_MISMATCH = "does not fit this direction"
     TOO_SHORT = "too short"
     NOT_DIRECTIONAL = "nothing directional"
     MAY_NOT_EXIST = "may not exist"

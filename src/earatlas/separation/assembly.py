@@ -228,6 +228,7 @@ class SceneAssembler:
                 track=levels.track(source.trajectory, m),
                 evidence=source.evidence,
                 doubts=source.doubts,
+                given=source.given,
             )
             for m, source in enumerate(located)
         )

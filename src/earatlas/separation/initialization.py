@@ -117,10 +117,12 @@ class Initialization:
         bins: ObservedBins,
         onsets: OnsetBins | None = None,
         settings: InitializationSettings | None = None,
+        directions: Array | None = None,
     ) -> None:
+        """Take the bins and onsets, and the directions (M, C) of the sources if they are given."""
         self.separator, self.onsets = separator, onsets
         self.settings = settings or InitializationSettings()
-        self.vessl = VESSL(separator.source_model, bins)
+        self.vessl = VESSL(separator.source_model, bins, directions=directions)
 
     def detect_sources(self, n_sources: int | None) -> OnsetDetections:
         """Detect sources by their onsets; none if there are too few onsets.
@@ -147,6 +149,11 @@ class Initialization:
             return OnsetDetections(detections.sources, bins, next_source_ratio=ratio)
         return detections
 
+    def at_given_directions(self, directions: Array) -> SourceFit:
+        """Return the fit of sources at given directions (M, C), in the given order."""
+        state = self.at_directions(directions)
+        return self._fit(state, OnsetDetections((), self.onsets))
+
     def at_directions(self, directions: Array) -> VESSLState:
         """Return the converged state of sources that start at known directions (M, C)."""
         return self.vessl.run(self.vessl.initialize_at(directions))
@@ -171,7 +178,9 @@ class Initialization:
     def source_fit(self, state: VESSLState, detections: OnsetDetections) -> SourceFit:
         """Return the fit of a state, with its sources in order of their numbers of bins."""
         counts = state.assignments.sum(axis=1)
-        state = state.reordered(np.argsort(-counts, kind="stable"))
+        return self._fit(state.reordered(np.argsort(-counts, kind="stable")), detections)
+
+    def _fit(self, state: VESSLState, detections: OnsetDetections) -> SourceFit:
         ratios, effective = self._residual_ratios(state)
         return SourceFit(self.vessl, state, ratios, detections, self.settings, effective)
 

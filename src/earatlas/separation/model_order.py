@@ -4,6 +4,8 @@ Input: the starts of VESSL in a recording (`earatlas.separation.initialization`)
 sources, if it is given. Output: the `SourceFit`. The decisions are those of a tree
 (docs/method.md#model-order), which `fit_sources` follows from top to bottom:
 
+    directions are given?
+      yes   start: these directions, which are kept; number and order: those of the directions
     onsets are analysed?
       no    start: candidate search;   number: given, or increased by the free energy
       yes   every detected source has enough evidence?
@@ -42,6 +44,8 @@ def fit_sources(
 ) -> SourceFit:
     """Return the sources of a recording; with `n_sources` None, their number is estimated."""
     settings = settings or ModelOrderSettings()
+    if start.vessl.directions is not None:
+        return start.at_given_directions(start.vessl.directions)
     detections = start.detect_sources(n_sources)
     if not len(detections):
         state = start.at_candidates(n_sources or 1)

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from earatlas.errors import EaratlasWarning, InputError, SettingHint
 from earatlas.features.audio import Audio, check_rate
@@ -36,7 +37,8 @@ from earatlas.features.layout import Threshold
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.recording import FileRecording, MemoryRecording, Recording
 from earatlas.files import output_folder
-from earatlas.localization.diagnostics import Doubt, SceneDiagnosis
+from earatlas.geometry.spaces import Space
+from earatlas.localization.diagnostics import Doubt, RecordingDiagnosis, SceneDiagnosis
 from earatlas.localization.localizer import localize
 from earatlas.separation.assembly import OutputPlan, OutputSegment, SceneAssembler
 from earatlas.separation.demixing.rendering import Rendering, check_rendering
@@ -55,6 +57,7 @@ from earatlas.separation.source_directions import (
     SceneMismatch,
     diagnose_scene,
     flag_colocated_sources,
+    locate_given_sources,
     locate_moving_source,
     locate_static_sources,
     needs_source_onsets,
@@ -69,7 +72,7 @@ from earatlas.tracking.offline import (
     find_moving_trajectories,
 )
 from earatlas.tracking.stitching import stitch_tracks
-from earatlas.types import Progress, field_values
+from earatlas.types import Array, Progress, field_values
 
 __all__ = [
     "SeparationOptions",
@@ -98,6 +101,10 @@ class SeparationOptions:
     dry : bool, default False
         Whether to reduce the late reverberation of each source. The signals then no longer sum to
         the mixture.
+    directions : array_like of shape (M, C), optional
+        Directions of the static sources in degrees, for example from a correction by hand. They are
+        kept, in this order; only the cues and signals of the sources are estimated. None estimates
+        the directions.
 
     Raises
     ------
@@ -108,6 +115,8 @@ class SeparationOptions:
     --------
     >>> SeparationOptions(n_sources=2).rendering
     'spatial'
+    >>> SeparationOptions(directions=[[40, 0], [-60, 20]]).n_sources
+    2
     """
 
     n_sources: int | None = None  # None: estimate the number
@@ -115,8 +124,11 @@ class SeparationOptions:
     threshold: Threshold = field(default_factory=Threshold)
     rate: int | None = None  # Hz, of the separated signals; None: that of the recording
     dry: bool = False  # reduce late reverberation
+    directions: ArrayLike | None = None  # (M, C) degrees; None: estimate them
 
     def __post_init__(self) -> None:
+        if self.directions is not None:
+            self._check_directions(np.asarray(self.directions, dtype=np.float64))
         if self.n_sources is not None:
             remedy = "Leave it out to estimate the number."
             n_sources = check_source_count("n_sources", self.n_sources, remedy)
@@ -131,6 +143,26 @@ class SeparationOptions:
                     f"{self.rate}. Choose another output rate.",
                     hint=SettingHint("rate=48000", "--rate 48000"),
                 )
+
+    def _check_directions(self, directions: Array) -> None:
+        """Keep directions as tuples, which can be compared and written as JSON."""
+        if directions.ndim != 2:
+            raise InputError(
+                f"directions must be of shape (sources, columns), got {directions.shape}. "
+                "Give one row per source."
+            )
+        count = check_source_count("number of directions", len(directions), "Give fewer.")
+        if self.n_sources not in (None, count):
+            raise InputError(
+                f"n_sources must be the number of directions, {count}, got {self.n_sources}. "
+                "Leave it out if directions are given."
+            )
+        object.__setattr__(self, "n_sources", count)
+        object.__setattr__(self, "directions", tuple(map(tuple, directions.tolist())))
+
+    def given_directions(self, space: Space) -> Array | None:
+        """Return the directions (M, C) as points of a space; None if they are estimated."""
+        return None if self.directions is None else space.check(self.directions)
 
     def with_rate_of(self, recording: Recording) -> SeparationOptions:
         """Return the options with the recording's rate if no rate is given."""
@@ -291,10 +323,13 @@ class _Separation:
         self._separator, self._recording, self._options = separator, recording, options
         self._progress = progress or SeparationProgress(None)
         rate = options.rate or separator.layout.rate
+        directions = options.given_directions(separator.head.space)
         self.observed = observe_recording(
             separator, recording, rate, options.threshold, self._progress.report_first_pass
         )
-        start = Initialization(separator, self.observed.bins, self.observed.onsets)
+        start = Initialization(
+            separator, self.observed.bins, self.observed.onsets, directions=directions
+        )
         self._fit = fit_sources(start, options.n_sources)
         self._trajectories = _moving_trajectories(
             separator, self.observed, self._fit.detections, options.n_sources
@@ -369,6 +404,10 @@ class _Separation:
             located = [locate_moving_source(head.space, t) for t in self._trajectories]
             diagnosis = self._diagnose(located, self.observed.onsets)
             return located, tuple(diagnosis.doubts())
+        if fit.vessl.directions is not None:
+            seconds = self.observed.samples / self._separator.layout.rate
+            recording = RecordingDiagnosis.measure(detections.onsets, seconds, fits=fit.anechoic)
+            return locate_given_sources(fit, recording), tuple(recording.doubts())
         source_onsets = self.assembler.source_onsets()
         mismatch = scene_mismatch(head, fit)
         located = locate_static_sources(head, fit, source_onsets, self._onset_masks, mismatch)

@@ -117,6 +117,7 @@ class LocatedSource:
     trajectory: Trajectory
     evidence: Evidence
     doubts: tuple[Doubt, ...] = ()
+    given: bool = False  # the direction was given, not estimated
 
     @classmethod
     def static(
@@ -184,6 +185,8 @@ class SourceSummary(HtmlView):
         Evidence that the source exists.
     doubts : tuple of Doubt
         Caveats about this source, each with the measured value and a remedy.
+    given : bool
+        Whether the direction was given and not estimated.
     """
 
     name: str
@@ -192,11 +195,13 @@ class SourceSummary(HtmlView):
     track: SourceTrack = field(kw_only=True, repr=False)  # direction and level over time
     evidence: Evidence = field(kw_only=True, default=Evidence(math.nan))
     doubts: tuple[Doubt, ...] = field(kw_only=True, default=())  # caveats about this source
+    given: bool = field(kw_only=True, default=False)  # the direction was given, not estimated
 
     def __repr__(self) -> str:
         unit = f" {self.posterior.space.unit_name}".rstrip()
         place = ", ".join(f"{v:.1f}" for v in self.direction)
-        where = f"({place}){unit}, radius_90 {self.radius_90:.1f}"
+        radius = "given" if self.given else f"radius_90 {self.radius_90:.1f}"
+        where = f"({place}){unit}, {radius}"
         where = where if self.direction_known else UNKNOWN_DIRECTION
         where += repr_alternatives(self.alternatives, self.radius_90, self.posterior.space)
         share = f"{100 * self.share:.0f} % of the energy"
@@ -265,8 +270,8 @@ class SourceSummary(HtmlView):
         -------
         dict
             Keys `name`, `direction` (degrees), `share`, `radius_90` (degrees), `credible_90_area`
-            (square degrees), `alternatives`, `moves`, `track` (one entry per row), `evidence` and
-            `doubts`.
+            (square degrees), `alternatives`, `given`, `moves`, `track` (one entry per row),
+            `evidence` and `doubts`.
         """
         radius, area = self.posterior.rounded_region_size(0.9)
         return {
@@ -277,6 +282,7 @@ class SourceSummary(HtmlView):
             "credible_90_area": area,
             **unit_field(self.posterior.space),
             "alternatives": [one.to_dict() for one in self.alternatives],
+            "given": self.given,
             "moves": self.moves,
             "track": self.track.rows(),
             "evidence": self.evidence.to_dict(),
@@ -306,6 +312,8 @@ class Source(SourceSummary):
         Evidence that the source exists.
     doubts : tuple of Doubt
         Caveats about this source, each with the measured value and a remedy.
+    given : bool
+        Whether the direction was given and not estimated.
 
     Examples
     --------

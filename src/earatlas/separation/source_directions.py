@@ -60,6 +60,7 @@ __all__ = [
     "diagnose_scene",
     "existence_doubt",
     "flag_colocated_sources",
+    "locate_given_sources",
     "locate_moving_source",
     "locate_static_sources",
     "needs_source_onsets",
@@ -212,6 +213,31 @@ def locate_static_sources(
         doubts = (existence_doubt(own.evidence),) if doubtful else ()
         located.append(LocatedSource.static(apply_front_prior(posterior), evidence, doubts))
     return located
+
+
+def locate_given_sources(fit: SourceFit, recording: RecordingDiagnosis) -> list[LocatedSource]:
+    """Return the sources at their given directions, with doubts about those that do not fit.
+
+    Noise and reverberation increase the residuals at the right directions as well.
+    """
+    located = []
+    explained = recording.noisy or fit.detections.reverberation.any_room
+    for source, ratio in zip(fit.state.sources, fit.residual_ratios.tolist(), strict=True):
+        one = LocatedSource.static(source.posterior, Evidence(ratio))
+        doubts: tuple[Doubt, ...] = ()
+        if HeadFit.measure(ratio).large_residual and not explained:
+            doubts = (_given_direction_doubt(ratio),)
+        located.append(replace(one, doubts=doubts, given=True))
+    return located
+
+
+def _given_direction_doubt(residual_ratio: float) -> Doubt:
+    """Return the doubt about a given direction."""
+    reason = (
+        f"the cue residual of its sound is {residual_ratio:.1f} times what is usual at the given "
+        "direction. Give another direction, or let it be estimated."
+    )
+    return Doubt(DoubtKind.DIRECTION_MISMATCH, reason, residual_ratio)
 
 
 def locate_moving_source(

@@ -106,6 +106,7 @@ class StaticMasks:
                 self._separator.source_model,
                 observed.bins,
                 prior_statistics=self._prior_statistics,
+                directions=vessl.directions,
             )
             state = vessl.run(vessl.initialize_from(state.sources, state.noise))
         masks = vessl.masks(state, observed.spectra)

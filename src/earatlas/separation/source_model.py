@@ -21,6 +21,7 @@ from earatlas.errors import InputError
 from earatlas.features.layout import CueLayout
 from earatlas.features.statistics import CueStatistics
 from earatlas.features.tf_bins import full_band_layout
+from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.ppam.model import PPAM
 from earatlas.ppam.posterior import ChartPosteriors
@@ -61,6 +62,8 @@ class VESSLSettings:
         Charts this far below the best one are skipped in most iterations, in nats.
     negligible_weight : float, default 1e-9
         Charts with a smaller weight, relative to the best one, are left out of a source's cues.
+    given_radius : float, default 1.0
+        90 % radius that is stated for a direction that was given and not estimated, in degrees.
 
     Raises
     ------
@@ -85,6 +88,7 @@ class VESSLSettings:
     tolerance: float = 0.01  # nats per bin
     active_chart_nats: float = 50.0  # charts this far below the best one are skipped
     negligible_weight: float = 1e-9  # charts below are left out of a source's cues
+    given_radius: float = 1.0  # degrees, stated for given directions
 
     def __post_init__(self) -> None:
         smallest = min(
@@ -224,6 +228,29 @@ class SourceModel:
         variance = (keep / own.scales) ** 2 * ((maps @ V) * maps).sum(axis=2)
         s = keep * mapped + (1 - keep) * y
         return fit, a @ s, a @ (s**2 + variance + offsets[used] * keep)
+
+    def posterior_at(
+        self, direction: Array, statistics: CueStatistics, v: Array
+    ) -> SourcePosterior:
+        """E-XZ of a source at a known direction (C,): only its cues are estimated.
+
+        Its cues are N(μ, o) by the learned map, with ȳ of precision P observed:
+
+            E[s] = κ μ + (1 - κ) ȳ      Var[s] = κ o      κ = 1 / (1 + o P)
+        """
+        cues, squares = (values[0] for values in self.expected(direction[None]))
+        o = squares - cues**2
+        keep = 1 / (1 + o * self.frame_weight * statistics.counts / v)
+        s = keep * cues + (1 - keep) * statistics.means
+        divergence = 0.5 * (keep - 1 - np.log(keep) + (s - cues) ** 2 / o).sum()
+        space = self.model.space
+        width = self.settings.given_radius / gaussian_radius_90(space.dims)
+        posterior = DirectionPosterior(
+            space, direction[None], np.ones(1), np.zeros((1, space.dims)),
+            width**2 * np.eye(space.dims)[None],
+        )  # fmt: skip
+        charts = np.ones(len(self.model.weights), dtype=bool)
+        return SourcePosterior(posterior, s, s**2 + keep * o, float(divergence), charts)
 
     def expected(self, directions: Array) -> tuple[Array, Array]:
         """Return E[s] and E[s²] (M, D) of sources at known directions (M, C)."""

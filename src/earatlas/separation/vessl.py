@@ -107,6 +107,8 @@ class VESSL:
     prior_statistics : CueStatistics of shape (M, D), optional
         Cue statistics of the sources from other parts of the recording. They count like bins that
         are assigned to the sources.
+    directions : array of shape (M, C), optional
+        Known directions of the sources in degrees. Only their cues are then estimated.
 
     References
     ----------
@@ -135,9 +137,10 @@ class VESSL:
         bins: ObservedBins,
         *,
         prior_statistics: CueStatistics | None = None,
+        directions: Array | None = None,
     ) -> None:
         self.source_model, self.settings = source_model, source_model.settings
-        self.bins, self.prior_statistics = bins, prior_statistics
+        self.bins, self.prior_statistics, self.directions = bins, prior_statistics, directions
         self.cells = WeightCells(bins.layout.n_frequencies, bins.frames, self.settings.weight_bands)
         self.cell = self.cells.of(bins.f, bins.t)  # (N,)
 
@@ -225,15 +228,10 @@ class VESSL:
             State after the iteration, with one more free energy.
         """
         bins, model = self.bins, self.source_model
-        M = len(state.assignments)
         observed = bins.statistics(state.assignments)
         statistics = observed if self.prior_statistics is None else observed + self.prior_statistics
         every_chart = all_charts or not state.free_energies  # the first iteration does
-        charts = [
-            None if every_chart or not state.sources else s.active_charts for s in state.sources
-        ]
-        charts = charts or [None] * M
-        sources = tuple(model.posterior(statistics[m], state.noise, charts[m]) for m in range(M))
+        sources = self._source_posteriors(statistics, state, every_chart=every_chart)
         cues, squares = cue_moments(sources)
         errors = statistics.expected_squared_errors(cues, squares)
         v = self.noise_variances(errors, statistics.counts)
@@ -245,6 +243,19 @@ class VESSL:
         free_energies = (*state.free_energies, free_energy)
         counted = q if blocks is None else q * self._blocks(blocks)[1]  # once per block
         return VESSLState(q, v, self.mixing_weights(counted), sources, free_energies)
+
+    def _source_posteriors(
+        self, statistics: CueStatistics, state: VESSLState, *, every_chart: bool
+    ) -> tuple[SourcePosterior, ...]:
+        """E-XZ: return the posterior of each source from statistics (M, D)."""
+        model, v, M = self.source_model, state.noise, len(state.assignments)
+        if self.directions is not None:
+            places = enumerate(self.directions)
+            return tuple(model.posterior_at(x, statistics[m], v) for m, x in places)
+        charts = [None] * M if every_chart else [s.active_charts for s in state.sources]
+        return tuple(
+            model.posterior(statistics[m], v, c) for m, c in enumerate(charts or [None] * M)
+        )
 
     def run(self, state: VESSLState, steps: int | None = None) -> VESSLState:
         """Iterate until the free energy converges.

@@ -11,7 +11,14 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
-__all__ = ["archive_chunks", "download_name", "safe_stem", "unique_stems"]
+__all__ = [
+    "archive_chunks",
+    "download_names",
+    "safe_name",
+    "safe_stem",
+    "unique_names",
+    "unique_stems",
+]
 
 _CHUNK_BYTES = 1 << 18  # read from a file at a time
 _TEXTS = (".csv", ".html", ".json", ".svg")
@@ -26,9 +33,17 @@ def safe_stem(name: str) -> str:
     >>> safe_stem("party.wav"), safe_stem("../a:b?.flac"), safe_stem("con.wav"), safe_stem("...")
     ('party', 'a_b_', '_con', 'recording')
     """
-    stem = PurePath(name.replace("\\", "/").rsplit("/", 1)[-1]).stem
-    kept = "".join("_" if c in _FORBIDDEN or not c.isprintable() else c for c in stem)
-    kept = kept.strip(" .")[:100].strip(" .") or "recording"
+    return safe_name(PurePath(name.replace("\\", "/").rsplit("/", 1)[-1]).stem) or "recording"
+
+
+def safe_name(text: str) -> str:
+    """Return a text as a file name for all systems; "" if nothing of it is left.
+
+    >>> safe_name("Dr. No"), safe_name("AC/DC"), safe_name("nul"), safe_name(" .")
+    ('Dr. No', 'AC_DC', '_nul', '')
+    """
+    kept = "".join("_" if c in _FORBIDDEN or not c.isprintable() else c for c in text)
+    kept = kept.strip(" .")[:100].strip(" .")
     return f"_{kept}" if kept.split(".")[0].lower() in _RESERVED else kept
 
 
@@ -38,26 +53,54 @@ def unique_stems(names: Sequence[str]) -> list[str]:
     >>> unique_stems(["a.wav", "A.flac", "b.wav"])
     ['a', 'A (2)', 'b']
     """
-    taken: set[str] = set()
-    stems = []
-    for name in names:
-        stem, number = safe_stem(name), 1
-        unique = stem
-        while unique.lower() in taken:
-            number += 1
-            unique = f"{stem} ({number})"
-        taken.add(unique.lower())
-        stems.append(unique)
-    return stems
+    return _different([safe_stem(name) for name in names])
 
 
-def download_name(stem: str, file: str) -> str:
-    """Return the name under which a file of a recording is saved.
+def unique_names(texts: Sequence[str]) -> list[str]:
+    """Return texts, such as the names of sources, as different file names.
 
-    >>> download_name("party", "mixture_source1.wav"), download_name("party", "report.html")
-    ('party_source1.wav', 'party_report.html')
+    >>> unique_names(["AC/DC", "ac:dc", "..."])
+    ['AC_DC', 'ac_dc (2)', 'source']
     """
-    return file.replace("mixture", stem, 1) if file.startswith("mixture") else f"{stem}_{file}"
+    return _different([safe_name(text) or "source" for text in texts])
+
+
+def download_names(
+    stem: str, files: Sequence[str], labels: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the names under which the files of a recording are saved.
+
+    They begin with the name of the recording. `labels` has the names of sources by their files.
+
+    >>> files = ["mixture.wav", "mixture_source1.wav", "report.html"]
+    >>> list(download_names("party", files, {"mixture_source1.wav": "Ada"}).values())
+    ['party.wav', 'party_Ada.wav', 'party_report.html']
+    """
+    stems = []
+    for file in files:
+        own, label = PurePath(file).stem, safe_name((labels or {}).get(file, ""))
+        if label:
+            stems.append(f"{stem}_{label}")
+        else:
+            stems.append(
+                own.replace("mixture", stem, 1) if own.startswith("mixture") else f"{stem}_{own}"
+            )
+    saved = _different(stems, [PurePath(file).suffix for file in files])
+    return dict(zip(files, saved, strict=True))
+
+
+def _different(stems: Sequence[str], suffixes: Sequence[str] | None = None) -> list[str]:
+    """Return names with suffixes; those that occurred before have a number."""
+    taken: set[str] = set()
+    names = []
+    for stem, suffix in zip(stems, suffixes or [""] * len(stems), strict=True):
+        number, name = 1, f"{stem}{suffix}"
+        while name.lower() in taken:
+            number += 1
+            name = f"{stem} ({number}){suffix}"
+        taken.add(name.lower())
+        names.append(name)
+    return names
 
 
 class _Sink(io.RawIOBase):

@@ -43,7 +43,8 @@ def learn_uploaded_head(request: dict[str, Any], reporter: ProgressReporter) -> 
         text = rename_files_in_table(source.read_bytes(), request["names"])
         table.write_text(text, encoding="utf-8")
         source = table
-    head = open_head(source, progress=reporter.stage("reading the head", 0.0, 0.1))
+    progress = reporter.stage("reading the head", 0.0, 0.1)
+    head = open_head(source, wrong_way=request.get("wrong_way"), progress=progress)
     head = replace(head, name=Path(name).stem)
     reporter.stage("analysing the measurements", 0.1)
     description = _describe_measurements(head, name)

@@ -39,7 +39,7 @@ _DEFAULTS = PhaseSettings()
 
 @dataclass(frozen=True, eq=False)
 class PhaseSpectrogram:
-    """Phase of the right ear relative to the left one; NaN where almost nothing is heard."""
+    """Phase of the right ear relative to the left one; NaN where almost nothing is observed."""
 
     seconds: Array  # (T,) midpoint of each column
     frequencies_hz: Array  # (B,)

@@ -29,6 +29,7 @@ from earatlas.plotting.style import (
     style_axes,
 )
 from earatlas.separation.result import SceneSummary
+from earatlas.studio.archives import unique_names
 from earatlas.studio.phase_spectrogram import PhaseSpectrogram, phase_spectrogram
 from earatlas.studio.progress import ProgressReporter
 from earatlas.studio.stored_scene import read_scene
@@ -69,9 +70,10 @@ def _figures(
     """Yield file names and functions that draw; one figure is in memory at a time."""
     yield "scene", partial(plot_scene, scene, title=name)
     yield "differences", lambda: _plot_differences(scene, phase_spectrogram(mixture), name)
-    for source in scene.sources:
+    stems = unique_names([source.name for source in scene.sources])  # may come from users
+    for stem, source in zip(stems, scene.sources, strict=True):
         yield (
-            f"{source.name}_direction",
+            f"{stem}_direction",
             partial(plot_posterior, source, title=f"{name}: {source.name}"),
         )
 

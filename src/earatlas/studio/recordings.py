@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +23,18 @@ from earatlas.errors import EaratlasWarning, InputError
 from earatlas.evaluation.assignment import nan_mean
 from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.features.audio import Audio
-from earatlas.features.audio_files import audio_seconds, read_audio
+from earatlas.features.audio_files import audio_channels, audio_seconds, read_audio
 from earatlas.report import write_report
 from earatlas.report.comparison import SceneComparison, format_decibels
 from earatlas.separation.pipeline import SeparationOptions, source_file_name
 from earatlas.separation.result import SceneSummary
 from earatlas.simulation.synthetic_speech import synthetic_speech
+from earatlas.studio.identity import SourceIdentity, SourceLabels, identified_scene
 from earatlas.studio.progress import ProgressReporter
 from earatlas.studio.scenes import read_scene_truth
 from earatlas.studio.stored_scene import write_scene
 from earatlas.studio.tables import write_tables
-from earatlas.studio.views import scene_view, spectrogram_images, truth_view
+from earatlas.studio.views import colours, scene_view, spectrogram_images, truth_view
 from earatlas.wording import (
     format_direction,
     format_duration,
@@ -44,6 +47,8 @@ __all__ = ["MIXTURE", "separate_recording", "warm_up"]
 
 MIXTURE = "mixture.wav"
 _RESULT = "separated.json"
+# Fields of a request that are settings, which the page shows again.
+_SETTINGS = ("n_sources", "rendering", "rate", "dry", "channels", "directions")
 # Evidence: docs/figures/settings/studio.md, "recordings".
 _PREVIEW_SECONDS = 4.0  # longer recordings get a preview before their sounds are separated
 
@@ -53,32 +58,42 @@ def separate_recording(
 ) -> dict[str, Any]:
     """Separate a recording; publish a preview, then the scene with its sounds, then the report."""
     folder, file, name = Path(request["folder"]), Path(request["file"]), str(request["name"])
-    options = SeparationOptions(request.get("n_sources"), request.get("rendering", "spatial"))
+    options = _separation_options(request, atlas)
+    part, labels = RecordingPart.of(request), SourceLabels.of(request)
     progress = reporter.stage("reading", 0.0, 0.05)
-    mixture = _write_mixture(file, folder / MIXTURE)
+    mixture = _write_mixture(file, folder / MIXTURE, part)
     progress(1.0, 1.0)
     truth = read_scene_truth(file.parent)
+    if truth is not None:
+        truth = replace(truth, images=tuple(part.cut(image) for image in truth.images))
     about = {
         "name": name,
         "head": str(atlas.about.get("head", "?")),
         "truth": [] if truth is None else _true_directions(truth),
-        "settings": {"n_sources": options.n_sources, "rendering": options.rendering},
+        "n_channels": audio_channels(file),
+        "settings": {key: request.get(key) for key in _SETTINGS},
     }
     if audio_seconds(mixture) > _PREVIEW_SECONDS:
         reporter.stage("finding the sources", 0.05)
-        reporter.publish({**about, **_preview(atlas, mixture, options)})
+        reporter.publish({**about, **_preview(atlas, mixture, options, truth, labels)})
     progress = reporter.stage("separating the sounds", 0.3, 0.9)
     answer, scene, files = SeparationJob(folder, atlas, options).separated(mixture, progress)
     reporter.stage("preparing the view", 0.9)
+    scene, identities, order = identified_scene(scene, truth, labels)
+    _reorder_files(files, order)
+    answer["sources"] = [
+        {**answer["sources"][j], "name": source.name, "file": str(path)}
+        for j, source, path in zip(order, scene.sources, files, strict=True)
+    ]
     sounds = {source.name: path for source, path in zip(scene.sources, files, strict=True)}
     sounds = {"mixture": mixture, **sounds}
     view = {
         **about,
-        **scene_view(scene),
+        **scene_view(scene, identities),
         "facts": _facts(scene, options, answer["seconds"]),
-        "comparison": [] if truth is None else _comparison_rows(scene, truth, sounds),
-        "images": spectrogram_images(scene, mixture),
-        "files": _files(scene, write_tables(folder, scene)),
+        "comparison": [] if truth is None else _comparison_rows(scene, truth, sounds, identities),
+        "images": spectrogram_images(scene, mixture, identities),
+        "files": _files(scene, write_tables(folder, scene, identities)),
     }
     _write_json(folder / _RESULT, answer, name)
     write_scene(folder, scene)
@@ -91,15 +106,24 @@ def separate_recording(
     return {**view, "files": {**view["files"], "report": "report.html"}}
 
 
-def _preview(atlas: Atlas, mixture: Path, options: SeparationOptions) -> dict[str, Any]:
+def _preview(
+    atlas: Atlas,
+    mixture: Path,
+    options: SeparationOptions,
+    truth: GroundTruth | None = None,
+    labels: SourceLabels | None = None,
+) -> dict[str, Any]:
     """Return the view of a scene separated by soft masks at the rate of the cues, without sounds.
 
     This takes about 40 % of the time of the whole separation.
     """
     audio = read_audio(mixture, rate=atlas.layout.rate)
-    scene = atlas.separate(audio, n_sources=options.n_sources, rendering="soft")
+    scene = atlas.separate(
+        audio, n_sources=options.n_sources, rendering="soft", directions=options.directions
+    )
+    summary, identities, _ = identified_scene(scene, truth, labels)
     return {
-        **scene_view(scene),
+        **scene_view(summary, identities),
         "preliminary": True,
         "facts": [
             f"{format_duration(scene.seconds)} long",
@@ -107,7 +131,7 @@ def _preview(atlas: Atlas, mixture: Path, options: SeparationOptions) -> dict[st
             "separating the sounds …",
         ],
         "comparison": [],
-        "images": spectrogram_images(scene, mixture),
+        "images": spectrogram_images(summary, mixture, identities),
         "files": {"mixture": MIXTURE, "sounds": []},
     }
 
@@ -120,24 +144,79 @@ def warm_up(atlas: Atlas) -> None:
         atlas.separate(Audio(samples, 16_000), n_sources=2)
 
 
-def _write_mixture(file: Path, path: Path, max_seconds: float = 300.0) -> Path:
+def _reorder_files(files: Sequence[Path], order: Sequence[int]) -> None:
+    """Rename sound files, so that file m is the one that was file order[m]."""
+    moved = [path.rename(path.with_suffix(".moved")) for path in files]
+    for path, j in zip(files, order, strict=True):
+        moved[j].rename(path)
+
+
+@dataclass(frozen=True)
+class RecordingPart:
+    """The channels of the ears and the selected seconds of a recording."""
+
+    channels: tuple[int, int] = (0, 1)  # left, right
+    span: tuple[float, float] | None = None  # first and last second; None: all
+
+    @classmethod
+    def of(cls, request: dict[str, Any]) -> RecordingPart:
+        """Return the part that a request asks for."""
+        left, right = request.get("channels", (0, 1))
+        span = request.get("span")
+        return cls((left, right), None if span is None else (span[0], span[1]))
+
+    def cut(self, audio: Audio) -> Audio:
+        """Return this part of a sound with all channels, such as the image of a source."""
+        left, right = self.channels
+        ears = self.channels if max(left, right) < audio.channels else (0, 1)
+        return self.seconds(Audio(audio.samples[list(ears)], audio.rate))
+
+    def seconds(self, audio: Audio) -> Audio:
+        """Return the selected seconds of a sound."""
+        if self.span is None:
+            return audio
+        first, last = (round(second * audio.rate) for second in self.span)
+        if first >= audio.samples.shape[1]:
+            raise InputError(
+                f"selection must begin before the end of the recording ({audio.seconds:.2f} s), "
+                f"got {self.span[0]:.2f} s. Select another part."
+            )
+        return Audio(audio.samples[:, first:last], audio.rate)
+
+
+def _separation_options(request: dict[str, Any], atlas: Atlas) -> SeparationOptions:
+    """Return the options of a request; an atlas of azimuths has no elevations."""
+    directions = request.get("directions")
+    if directions is not None:
+        directions = [place[: atlas.space.columns] for place in directions]
+    return SeparationOptions(
+        request.get("n_sources"), request.get("rendering", "spatial"), rate=request.get("rate"),
+        dry=bool(request.get("dry")), directions=directions,
+    )  # fmt: skip
+
+
+def _write_mixture(file: Path, path: Path, part: RecordingPart, max_seconds: float = 300.0) -> Path:
     """Write the recording as a WAV file at its own rate, which all browsers play.
 
     A page can hold at most `max_seconds` in memory.
     """
     seconds = audio_seconds(file)
+    if part.span is not None:
+        seconds = min(part.span[1], seconds) - part.span[0]
     if seconds > max_seconds:
         raise InputError(
             f"recording must have at most {format_duration(max_seconds)} in the studio, got "
             f"{format_duration(seconds)}. Use the command `earatlas separate` for longer ones."
         )
-    read_audio(file).write(path)
+    part.seconds(read_audio(file, channels=part.channels)).write(path)
     return path
 
 
 def _describe_count(scene: SceneSummary, options: SeparationOptions) -> str:
     count = len(scene.sources)
     suffix = "found" if options.n_sources is None else "as requested"
+    if options.directions is not None:
+        suffix = "at given directions"
     return f"{count} source{'' if count == 1 else 's'} {suffix}"
 
 
@@ -161,7 +240,10 @@ def _true_directions(truth: GroundTruth) -> list[dict[str, Any]]:
 
 
 def _comparison_rows(
-    scene: SceneSummary, truth: GroundTruth, sounds: dict[str, Path]
+    scene: SceneSummary,
+    truth: GroundTruth,
+    sounds: dict[str, Path],
+    identities: Sequence[SourceIdentity],
 ) -> list[dict[str, str]]:
     """Return one row per true talker: true and estimated direction, SDR before and after."""
     comparison = SceneComparison.compute(scene, truth, sounds)
@@ -172,12 +254,14 @@ def _comparison_rows(
         j = int(comparison.by_direction.found[m])
         row = {
             "name": name, "true": format_direction(true), "estimated": "not found", "error": "–",
+            **colours(m), "number": str(m + 1),
         }  # fmt: skip
         if j >= 0:
             source = scene.sources[j]
             space = source.posterior.space
             error = format_error(space, truth.direction_error(m, source))
-            row |= {"estimated": f"{j + 1}: {source.describe_place()}", "error": error}
+            place = f"{identities[j].number + 1}: {source.describe_place()}"
+            row |= {"estimated": place, "error": error}
         sdr = {"before": math.nan, "after": math.nan}
         if comparison.score is not None:
             score = comparison.score

@@ -10,6 +10,8 @@ computes nothing. Long tasks are jobs: the page asks for their progress and may 
     POST   api/{s}/folders                        a folder of recordings; then its files, `learn`
     GET    api/{s}/recordings                     POST: upload and separate a recording
     POST   api/{s}/recordings/{r}/separate        separate it again with other settings
+    POST   api/{s}/recordings/{r}/selection       separate a part of it as another recording
+    POST   api/{s}/recordings/{r}/names           name its sources
     GET    api/{s}/recordings/{r}/files/{f}       DELETE …/{r}: remove the recording
     POST   api/{s}/pictures                       draw the pictures of several recordings
     GET    api/{s}/archive                        ZIP file of several recordings
@@ -23,30 +25,29 @@ computes nothing. Long tasks are jobs: the page asks for their progress and may 
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import wraps
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from earatlas.errors import InputError
 from earatlas.plotting.palette import COLOURS, shared_css
-from earatlas.studio.archives import archive_chunks, download_name, safe_stem, unique_stems
-from earatlas.studio.jobs import BusyError, Job, WorkerPool
+from earatlas.studio.archive_handlers import ArchiveHandlers
+from earatlas.studio.handlers import NotFoundError, entry_of, with_session
+from earatlas.studio.jobs import Job, WorkerPool
 from earatlas.studio.requests import (
-    parse_recording_ids,
+    parse_names,
     parse_recording_options,
     parse_scene_options,
+    parse_selection,
+    parse_wrong_way,
 )
 from earatlas.studio.safety import (
     Guard,
@@ -61,53 +62,15 @@ from earatlas.studio.sockets import LiveSocket
 
 __all__ = ["Studio"]
 
-PICTURES = "pictures"  # folder of a recording's pictures, as in earatlas.studio.pictures
-
 _MEDIA_TYPES = {
     ".html": "text/html",
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-_T = TypeVar("_T")
-_Handler = Callable[["Studio", Request, Session], Awaitable[Response]]
 
 
-class _NotFoundError(Exception):
-    """The requested entry does not exist."""
-
-
-def _with_session(handler: _Handler) -> Callable[[Studio, Request], Awaitable[Response]]:
-    """Pass the session of the path to a handler, and turn errors into JSON responses."""
-
-    @wraps(handler)
-    async def handle(self: Studio, request: Request) -> Response:
-        session = self.sessions.get(request.path_params["session"])
-        if session is None:
-            return _error_response(410, "This page belongs to an earlier studio. Reload it.")
-        try:
-            return await handler(self, request, session)
-        except _NotFoundError:
-            return _error_response(404, "This item does not exist in this session.")
-        except TooLargeError as error:
-            return _error_response(413, str(error))
-        except BusyError as error:
-            return _error_response(429, str(error))
-        except InputError as error:
-            return _error_response(400, str(error))
-        except ClientDisconnect:  # nobody reads the response
-            return _error_response(400, "The upload was interrupted.")
-
-    return handle
-
-
-def _error_response(status: int, sentence: str) -> Response:
-    # The connection is closed, so that the rest of a refused upload is not received.
-    headers = {"connection": "close"} if status in (413, 429) else {}
-    return JSONResponse({"error": sentence}, status, headers)
-
-
-class Studio:
+class Studio(ArchiveHandlers):
     """The studio of one user; `app` is its ASGI application."""
 
     def __init__(
@@ -151,9 +114,11 @@ class Studio:
             Route(f"{at}/recordings", self._add_recording, methods=["POST"]),
             Route(f"{at}/recordings/{{recording}}", self._remove_recording, methods=["DELETE"]),
             Route(f"{at}/recordings/{{recording}}/separate", self._separate, methods=["POST"]),
+            Route(f"{at}/recordings/{{recording}}/selection", self._select, methods=["POST"]),
+            Route(f"{at}/recordings/{{recording}}/names", self._rename, methods=["POST"]),
             Route(f"{at}/recordings/{{recording}}/files/{{name}}", self._file),
-            Route(f"{at}/pictures", self._draw_pictures, methods=["POST"]),
-            Route(f"{at}/archive", self._archive),
+            Route(f"{at}/pictures", self.draw_pictures, methods=["POST"]),
+            Route(f"{at}/archive", self.archive),
             Route(f"{at}/sounds", self._add_sound, methods=["POST"]),
             Route(f"{at}/scenes", self._add_scene, methods=["POST"]),
             Route(f"{at}/jobs/{{job}}", self._job),
@@ -176,15 +141,16 @@ class Studio:
 
     # --- heads ---------------------------------------------------------------------------------
 
-    @_with_session
+    @with_session
     async def _list_heads(self, request: Request, session: Session) -> Response:
         session.remove_abandoned_heads()
         return JSONResponse({"heads": [head.to_dict() for head in session.heads.values()]})
 
-    @_with_session
+    @with_session
     async def _add_head(self, request: Request, session: Session) -> Response:
         """Learn a .sofa file, or add an .atlas file."""
         name = display_name(request.query_params.get("name", ""))
+        wrong_way = parse_wrong_way(request.query_params.get("wrong_way"))
         suffix = Path(name).suffix.lower()
         if suffix not in (".sofa", ".atlas"):
             raise InputError(
@@ -201,9 +167,12 @@ class Studio:
                 raise
             atlas = folder / "head.atlas"
             source = file if suffix == ".sofa" else None
-            task = {"task": "describe", "atlas": str(atlas)}
+            task: dict[str, Any] = {"task": "describe", "atlas": str(atlas)}
             if source is not None:
-                task = {"task": "learn", "source": str(file), "name": name, "atlas": str(atlas)}
+                task = {
+                    "task": "learn", "source": str(file), "name": name, "atlas": str(atlas),
+                    "wrong_way": wrong_way,
+                }  # fmt: skip
             head = HeadEntry(head_id, name, atlas, source, own=True)
             return self._submit_head(session, head, task)
 
@@ -213,15 +182,15 @@ class Studio:
         session.heads[head.id] = head
         return JSONResponse({"head": head.to_dict(), "job": head.job.id})
 
-    @_with_session
+    @with_session
     async def _describe_head(self, request: Request, session: Session) -> Response:
-        head = _entry(session.heads, request.path_params["head"])
+        head = entry_of(session.heads, request.path_params["head"])
         task = {"task": "describe", "atlas": str(head.atlas)}
         with self.pool.reserve():
             job = self.pool.submit(session.register_job(Job(task)))
         return JSONResponse({"job": job.id})
 
-    @_with_session
+    @with_session
     async def _change_head(self, request: Request, session: Session) -> Response:
         """Rename or remove a head that the user has added."""
         head = _own_head(session, request)
@@ -230,18 +199,18 @@ class Studio:
                 self.pool.cancel(head.job)
             session.remove_head(head)
             return JSONResponse({})
-        head.rename(display_name(str((await self._json(request)).get("name", ""))))
+        head.rename(display_name(str((await self.json(request)).get("name", ""))))
         return JSONResponse({"head": head.to_dict()})
 
-    @_with_session
+    @with_session
     async def _head_file(self, request: Request, session: Session) -> Response:
         """Return the atlas of a head, to be used by other commands."""
         head = _own_head(session, request)
         if not head.ready:
-            raise _NotFoundError
+            raise NotFoundError
         return FileResponse(head.atlas, filename=f"{Path(head.name).stem}.atlas")
 
-    @_with_session
+    @with_session
     async def _add_folder(self, request: Request, session: Session) -> Response:
         """Add a folder of calibration recordings, whose files are uploaded one by one."""
         name = display_name(request.query_params.get("name", ""))
@@ -252,7 +221,7 @@ class Studio:
         )  # fmt: skip
         return JSONResponse({"head": head_id})
 
-    @_with_session
+    @with_session
     async def _add_folder_file(self, request: Request, session: Session) -> Response:
         head, uploads = _folder(session, request)
         if uploads.n_started >= self.limits.folder_files:
@@ -270,9 +239,10 @@ class Studio:
             uploads.names[browser_name] = name
         return JSONResponse({"n_sounds": len(uploads.names)})
 
-    @_with_session
+    @with_session
     async def _learn_folder(self, request: Request, session: Session) -> Response:
         head, uploads = _folder(session, request)
+        wrong_way = parse_wrong_way((await self.json(request)).get("wrong_way"))
         if uploads.table is None:
             raise InputError(
                 "folder must have a .csv table (file, azimuth, elevation), got none. Add it."
@@ -284,20 +254,20 @@ class Studio:
             )
         task = {
             "task": "learn", "source": str(head.atlas.with_name(uploads.table)), "name": head.name,
-            "atlas": str(head.atlas), "names": dict(uploads.names),
+            "atlas": str(head.atlas), "names": dict(uploads.names), "wrong_way": wrong_way,
         }  # fmt: skip
         with self.pool.reserve():
             return self._submit_head(session, head, task)
 
     # --- recordings ----------------------------------------------------------------------------
 
-    @_with_session
+    @with_session
     async def _list_recordings(self, request: Request, session: Session) -> Response:
         """Return the recordings that were or are being separated, the newest first."""
         entries = [entry for entry in session.recordings.values() if entry.is_separated]
         return JSONResponse({"recordings": [entry.to_dict() for entry in entries[::-1]]})
 
-    @_with_session
+    @with_session
     async def _add_recording(self, request: Request, session: Session) -> Response:
         task = self._separation_task(session, parse_recording_options(request.query_params))
         with self.pool.reserve():
@@ -311,7 +281,7 @@ class Studio:
 
     def _separation_task(self, session: Session, options: dict[str, Any]) -> dict[str, Any]:
         """Return the request of a separation with the atlas of the selected head."""
-        head = _entry(session.heads, options.pop("head") or session.default_head)
+        head = entry_of(session.heads, options.pop("head") or session.default_head)
         if not head.ready:
             raise InputError("This head is still being learned. Wait until it is ready.")
         return {"task": "separate", "atlas": str(head.atlas), **options}
@@ -319,15 +289,16 @@ class Studio:
     def _submit_separation(
         self, session: Session, entry: RecordingEntry, task: dict[str, Any]
     ) -> Response:
-        job = Job({**task, "file": str(entry.file), "name": entry.name})
+        span = None if entry.span is None else list(entry.span)
+        job = Job({**task, "file": str(entry.file), "name": entry.name, "span": span})
         self.pool.submit(session.register_job(job, *entry.begin_separation(job)))
         return JSONResponse({"recording": entry.id, "name": entry.name, "job": job.id})
 
-    @_with_session
+    @with_session
     async def _separate(self, request: Request, session: Session) -> Response:
         """Separate a recording again, or a rendered scene."""
-        entry = _entry(session.recordings, request.path_params["recording"])
-        task = self._separation_task(session, parse_recording_options(await self._json(request)))
+        entry = entry_of(session.recordings, request.path_params["recording"])
+        task = self._separation_task(session, parse_recording_options(await self.json(request)))
         if entry.job is not None and not entry.job.ended:
             raise InputError(
                 "recording must be separated completely before it is separated again, got a "
@@ -336,58 +307,43 @@ class Studio:
         with self.pool.reserve():
             return self._submit_separation(session, entry, task)
 
-    @_with_session
+    @with_session
+    async def _select(self, request: Request, session: Session) -> Response:
+        """Separate a part of a recording as a recording of its own."""
+        whole = entry_of(session.recordings, request.path_params["recording"])
+        values = await self.json(request)
+        start, end = parse_selection(values)
+        task = self._separation_task(session, parse_recording_options(values))
+        with self.pool.reserve():
+            entry = session.new_selection(whole, start, end)
+            return self._submit_separation(session, entry, task)
+
+    @with_session
+    async def _rename(self, request: Request, session: Session) -> Response:
+        entry = entry_of(session.recordings, request.path_params["recording"])
+        names = parse_names((await self.json(request)).get("names"))
+        return JSONResponse({"names": [one["label"] for one in entry.rename_sources(names)]})
+
+    @with_session
     async def _remove_recording(self, request: Request, session: Session) -> Response:
-        entry = _entry(session.recordings, request.path_params["recording"])
+        entry = entry_of(session.recordings, request.path_params["recording"])
         if entry.job is not None:
             self.pool.cancel(entry.job)
         session.remove(entry)
         return JSONResponse({})
 
-    @_with_session
+    @with_session
     async def _file(self, request: Request, session: Session) -> Response:
-        entry = _entry(session.recordings, request.path_params["recording"])
+        entry = entry_of(session.recordings, request.path_params["recording"])
         name = request.path_params["name"]
         path = entry.served_file(name)
         if path is None:
-            raise _NotFoundError
-        return FileResponse(path, filename=download_name(safe_stem(entry.name), name))
-
-    @_with_session
-    async def _draw_pictures(self, request: Request, session: Session) -> Response:
-        """Draw the pictures of recordings, which their archive then contains."""
-        ids = parse_recording_ids((await self._json(request)).get("recordings"))
-        recordings = [
-            {"folder": str(folder), "name": entry.name, "mixture": str(folder / "mixture.wav")}
-            for entry, folder in _finished(session, ids)
-        ]
-        with self.pool.reserve():
-            job = self.pool.submit(
-                session.register_job(Job({"task": "pictures", "recordings": recordings}))
-            )
-        return JSONResponse({"job": job.id})
-
-    @_with_session
-    async def _archive(self, request: Request, session: Session) -> Response:
-        """Send the files of recordings as one ZIP file, made while it is sent."""
-        ids = parse_recording_ids(request.query_params.get("recordings", "").split(","))
-        entries = _finished(session, ids)
-        stems = unique_stems([entry.name for entry, _ in entries])
-        files: dict[str, Path] = {}
-        for stem, (entry, folder) in zip(stems, entries, strict=True):
-            top = f"{stem}/" if len(entries) > 1 else ""
-            files |= {f"{top}{download_name(stem, name)}": path for name, path in entry.files()}
-            pictures = sorted((folder / PICTURES).glob("*.*"))
-            files |= {f"{top}{PICTURES}/{picture.name}": picture for picture in pictures}
-        name = stems[0] if len(stems) == 1 else "recordings"
-        encoded = quote(f"{name}.zip", safe="")
-        headers = {"content-disposition": f"attachment; filename*=utf-8''{encoded}"}
-        chunks = archive_chunks(files)
-        return StreamingResponse(chunks, media_type="application/zip", headers=headers)
+            raise NotFoundError
+        return FileResponse(path, filename=entry.saved_names()[name])
 
     # --- scenes --------------------------------------------------------------------------------
 
-    @_with_session
+    @with_session
     async def _add_sound(self, request: Request, session: Session) -> Response:
         sound_id, folder = session.new_folder("sound")
         name = Path(display_name(request.query_params.get("name", ""))).stem
@@ -395,14 +351,14 @@ class Studio:
         session.sounds[sound_id] = (name, folder / "upload")
         return JSONResponse({"sound": sound_id, "name": name})
 
-    @_with_session
+    @with_session
     async def _add_scene(self, request: Request, session: Session) -> Response:
-        options = parse_scene_options(await self._json(request))
+        options = parse_scene_options(await self.json(request))
         for talker in options["talkers"]:
             if "sound" in talker:
-                name, file = _entry(session.sounds, talker.pop("sound"))
+                name, file = entry_of(session.sounds, talker.pop("sound"))
                 talker |= {"name": name, "file": str(file)}
-        head = _entry(session.heads, options.pop("head"))
+        head = entry_of(session.heads, options.pop("head"))
         if not head.ready or (head.source is None and not head.built_in):
             raise InputError(
                 "head must have measured responses to render a scene, got an atlas alone. Drop the "
@@ -417,21 +373,21 @@ class Studio:
 
     # --- jobs ----------------------------------------------------------------------------------
 
-    @_with_session
+    @with_session
     async def _job(self, request: Request, session: Session) -> Response:
         """Return a job; its result only if the page does not have this version yet."""
-        job = _entry(session.jobs, request.path_params["job"])
+        job = entry_of(session.jobs, request.path_params["job"])
         values = job.to_dict()
         if request.query_params.get("version") == str(job.result_version):
             del values["result"]
         return JSONResponse(values)
 
-    @_with_session
+    @with_session
     async def _cancel(self, request: Request, session: Session) -> Response:
-        self.pool.cancel(_entry(session.jobs, request.path_params["job"]))
+        self.pool.cancel(entry_of(session.jobs, request.path_params["job"]))
         return JSONResponse({})
 
-    @_with_session
+    @with_session
     async def _explainer(self, request: Request, session: Session) -> Response:
         job = self._explainer_job
         if job is None or job.state in ("failed", "cancelled"):
@@ -441,12 +397,12 @@ class Studio:
                 )
         return JSONResponse({"job": session.register_job(job).id})
 
-    @_with_session
+    @with_session
     async def _explainer_file(self, request: Request, session: Session) -> Response:
         """Return a sound of the page "How it works", or the responses of its head."""
         job, name = self._explainer_job, request.path_params["name"]
         if job is None or name not in (job.result or {}).get("files", ()):
-            raise _NotFoundError
+            raise NotFoundError
         return FileResponse(self._explainer_folder / name)
 
     # --- live ----------------------------------------------------------------------------------
@@ -478,46 +434,10 @@ class Studio:
             path.unlink()
             raise InputError("file must not be empty, got 0 bytes. Choose another.")
 
-    async def _json(self, request: Request) -> dict[str, Any]:
-        """Return the JSON object of a request of limited size."""
-        data = b""
-        async for chunk in request.stream():
-            data += chunk
-            check_size(len(data), self.limits.json_bytes)
-        try:
-            value = json.loads(data or b"{}")
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, dict):
-            raise InputError("request must be a JSON object, got another value. Reload the page.")
-        return value
-
-
-def _entry(entries: dict[str, _T], entry_id: Any) -> _T:
-    entry = entries.get(str(entry_id))
-    if entry is None:
-        raise _NotFoundError
-    return entry
-
-
-def _finished(session: Session, ids: list[str]) -> list[tuple[RecordingEntry, Path]]:
-    """Return recordings with the folders of their results; all must be separated."""
-    found = []
-    for one in ids:
-        entry = _entry(session.recordings, one)
-        job = entry.shown_job
-        if job is None or job.request["task"] != "separate" or job.state != "done":
-            raise InputError(
-                f"recordings must be separated completely, got '{entry.name}', which is not. Wait "
-                "until it is done, or leave it out."
-            )
-        found.append((entry, Path(job.request["folder"])))
-    return found
-
 
 def _own_head(session: Session, request: Request) -> HeadEntry:
     """Return the head in a path; those that come with the studio cannot be changed."""
-    head = _entry(session.heads, request.path_params["head"])
+    head = entry_of(session.heads, request.path_params["head"])
     if not head.own:
         raise InputError("head must be one that you have added, got one of the studio. Choose it.")
     return head
@@ -525,9 +445,9 @@ def _own_head(session: Session, request: Request) -> HeadEntry:
 
 def _folder(session: Session, request: Request) -> tuple[HeadEntry, Uploads]:
     """Return the folder of calibration recordings in a path."""
-    head = _entry(session.heads, request.path_params["head"])
+    head = entry_of(session.heads, request.path_params["head"])
     if head.uploads is None:
-        raise _NotFoundError
+        raise NotFoundError
     return head, head.uploads
 
 

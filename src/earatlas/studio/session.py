@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from earatlas.errors import InputError
+from earatlas.studio.archives import download_names, safe_stem
 from earatlas.studio.jobs import Job
 from earatlas.studio.safety import Limits, display_name
 
@@ -130,6 +131,7 @@ class RecordingEntry:
     name: str
     folder: Path
     file: Path
+    span: tuple[float, float] | None = None  # seconds of the file; None: all of it
     job: Job | None = None
     completed: Job | None = None  # the last separation that was done before `job`
     n_separations: int = 0
@@ -163,6 +165,31 @@ class RecordingEntry:
         job.request["folder"] = str(folder)
         self.job, self.completed = job, done[-1] if done else None
         return replaced
+
+    def rename_sources(self, names: list[str]) -> list[dict[str, Any]]:
+        """Give the sources of the shown result other names, and return the sources."""
+        job = self.shown_job
+        sources: list[dict[str, Any]] = ((job and job.result) or {}).get("sources", [])
+        if len(names) != len(sources):
+            raise InputError(
+                f"names must be {len(sources)}, one per source, got {len(names)}. Reload the page."
+            )
+        for source, name in zip(sources, names, strict=True):
+            source["label"] = name
+        return sources
+
+    def saved_names(self, stem: str | None = None) -> dict[str, str]:
+        """Return the names under which its files are saved, with the names of the user.
+
+        They begin with `stem`, by default the name of the recording.
+        """
+        result = (self.shown_job and self.shown_job.result) or {}
+        sounds = result.get("files", {}).get("sounds", [])
+        sources = result.get("sources", [])[: len(sounds)]  # a preview has no sounds yet
+        labels = [one["label"] or f"source{one['number']}" for one in sources]
+        files = [name for name, _ in self.files()]
+        named = dict(zip(sounds, labels, strict=True))
+        return download_names(stem or safe_stem(self.name), files, named)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, from which a reloaded page finds the recording."""
@@ -224,6 +251,21 @@ class Session:
         entry_id, folder = self.new_folder("recording")
         entry = RecordingEntry(entry_id, name, folder, folder / file_name)
         self.recordings[entry_id] = entry
+        return entry
+
+    def new_selection(self, whole: RecordingEntry, start: float, end: float) -> RecordingEntry:
+        """Add a part of a recording as a recording of its own, named after its seconds."""
+        first = 0.0 if whole.span is None else whole.span[0]
+        stem, suffix = Path(whole.name).stem.split(" (")[0], Path(whole.name).suffix
+        name = f"{stem} ({first + start:.2f} to {first + end:.2f} s){suffix}"
+        entry = self.new_recording(name, whole.file.name)
+        entry.span = (first + start, first + end)
+        for file in whole.folder.iterdir():  # the recording, and the ground truth of a scene
+            if file.is_file():
+                try:
+                    (entry.folder / file.name).hardlink_to(file)
+                except OSError:  # a file system without links
+                    shutil.copyfile(file, entry.folder / file.name)
         return entry
 
     def new_head(self) -> tuple[str, Path]:

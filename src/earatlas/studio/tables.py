@@ -1,7 +1,7 @@
 """Tables of a scene as CSV files: one row per source, and one row per source and time.
 
 Numbers have a point and degrees are positive to the left and upwards, as in JSON. Cells are empty
-where a source is silent or its direction is unknown.
+where a source is silent or its direction is unknown; a given direction has no radius.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from earatlas.plotting.tracks import marginal_bands
 from earatlas.separation.result import SceneSummary, SourceSummary
+from earatlas.studio.identity import SourceIdentity, identify_sources
 from earatlas.studio.views import azimuth_elevation
 
 __all__ = ["SOURCES_TABLE", "TRACKS_TABLE", "write_tables"]
@@ -29,9 +30,12 @@ _TRACK_COLUMNS = (
 _Cell = str | int | float | bool | None
 
 
-def write_tables(folder: Path, scene: SceneSummary) -> list[str]:
+def write_tables(
+    folder: Path, scene: SceneSummary, identities: Sequence[SourceIdentity] | None = None
+) -> list[str]:
     """Write the tables of a scene into a folder, and return their names."""
-    sources = list(enumerate(scene.sources, start=1))
+    numbers = [one.number + 1 for one in identities or identify_sources(scene)]
+    sources = list(zip(numbers, scene.sources, strict=True))
     _write(folder / SOURCES_TABLE, _SOURCE_COLUMNS, (_source_row(*one) for one in sources))
     tracks = (row for one in sources for row in _track_rows(*one))
     _write(folder / TRACKS_TABLE, _TRACK_COLUMNS, tracks)
@@ -41,10 +45,11 @@ def write_tables(folder: Path, scene: SceneSummary) -> list[str]:
 def _source_row(number: int, source: SourceSummary) -> list[_Cell]:
     known = source.direction_known
     azimuth, elevation = azimuth_elevation(source.direction)[0]
+    radius = math.nan if source.given else source.radius_90
     return [
         number,
         source.name,
-        *(_rounded(v, 2) if known else None for v in (azimuth, elevation, source.radius_90)),
+        *(_rounded(v, 2) if known else None for v in (azimuth, elevation, radius)),
         _rounded(source.share, 4),
         source.moves,
         source.describe_place(),

@@ -8,6 +8,7 @@ per source, and the differences between the ears, with the ends of their colour 
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from earatlas.report.images import (
 )
 from earatlas.report.maps import region_opacities
 from earatlas.separation.result import SceneSummary, SourceSummary
+from earatlas.studio.identity import SourceIdentity, identify_sources
 from earatlas.studio.phase_spectrogram import phase_spectrogram
 from earatlas.types import Array
 from earatlas.wording import (
@@ -51,6 +53,7 @@ from earatlas.wording import (
 __all__ = [
     "alternatives_view",
     "azimuth_elevation",
+    "colours",
     "describe_uncertainty",
     "map_view",
     "region",
@@ -90,8 +93,11 @@ def describe_uncertainty(space: Space, radius: float, area: float | None = None)
     return f"90 % {format_region(space, radius, area)}"
 
 
-def scene_view(scene: SceneSummary) -> dict[str, Any]:
-    """Return the JSON values of a scene."""
+def scene_view(
+    scene: SceneSummary, identities: Sequence[SourceIdentity] | None = None
+) -> dict[str, Any]:
+    """Return the JSON values of a scene; by default its sources are numbered in their order."""
+    identities = identities or identify_sources(scene)
     spectrogram = scene.spectrogram
     start, end = cell_edges(spectrogram.seconds)
     low, high = cell_edges(spectrogram.frequencies_hz)
@@ -99,25 +105,47 @@ def scene_view(scene: SceneSummary) -> dict[str, Any]:
         "seconds": round(scene.seconds, 4),
         "rate": scene.rate,
         "doubts": [str(doubt) for doubt in scene.doubts],
-        "spectrogram": {"start": start, "end": end, "low_hz": max(low, 0.0), "high_hz": high},
-        "sources": [_source_view(m, source) for m, source in enumerate(scene.sources)],
+        "spectrogram": {
+            "start": start,
+            "end": end,
+            "low_hz": max(low, 0.0),
+            "high_hz": high,
+            "levels": _level_grid(spectrogram.level_db),
+        },
+        "sources": [
+            _source_view(one, source) for one, source in zip(identities, scene.sources, strict=True)
+        ],
         "free_energies": [round(value, 2) for value in scene.free_energies],
     }
 
 
-def _source_view(m: int, source: SourceSummary) -> dict[str, Any]:
-    colour = source_colour(m)
+def _level_grid(level_db: Array) -> dict[str, Any]:
+    """Return levels (F', T') in dB for the page: one byte per bin, low frequencies first."""
+    low = float(level_db.max()) - 127.5
+    steps = np.clip(np.round(2 * (level_db - low)), 0, 255).astype(np.uint8)
+    rows, columns = steps.shape
+    data = b64encode(steps.tobytes()).decode()
+    return {"rows": rows, "columns": columns, "low_db": low, "step_db": 0.5, "data": data}
+
+
+def colours(number: int) -> dict[str, str]:
+    """Return the colours of a source and of text on it."""
+    colour = source_colour(number)
+    return {"colour": colour, "text_colour": text_colour(colour)}
+
+
+def _source_view(identity: SourceIdentity, source: SourceSummary) -> dict[str, Any]:
     return {
         **source.to_dict(),
         "direction": np.round(azimuth_elevation(source.direction)[0], 2).tolist(),
         **alternatives_view(source.posterior.space, source.alternatives, source.radius_90),
-        "number": m + 1,
-        "colour": colour,
-        "text_colour": text_colour(colour),
+        "number": identity.number + 1,
+        "label": identity.label,
+        **colours(identity.number),
         **_describe_place(source),
         "energy": format_percent(source.share),
         "region": region(source.posterior),
-        "map": map_view(source.posterior, colour),
+        "map": map_view(source.posterior, source_colour(identity.number)),
         "known": source.direction_known,
         "track": _track_view(source),
     }
@@ -138,6 +166,8 @@ def alternatives_view(
 def _describe_place(source: SourceSummary) -> dict[str, str]:
     """Describe the direction and its uncertainty; of a moving source, both ends of its path."""
     space, track, place = source.posterior.space, source.track, source.describe_place()
+    if source.given:
+        return {"place": place, "uncertainty": "given by hand"}
     if not track.moves:
         uncertainty = describe_uncertainty(space, source.radius_90, source.credible_90_area)
         return {"place": place, "uncertainty": uncertainty}
@@ -194,12 +224,16 @@ def _map_image(posterior: DirectionPosterior, drawn: PosteriorMap, colour: str) 
     }
 
 
-def spectrogram_images(scene: SceneSummary, mixture: Path) -> dict[str, Any]:
+def spectrogram_images(
+    scene: SceneSummary, mixture: Path, identities: Sequence[SourceIdentity] | None = None
+) -> dict[str, Any]:
     """Return images of a scene, and the colour scales of those that need one.
 
-    They are the mixture's spectrogram, its part assigned to each source, and the level and phase
-    differences between the ears, of which the last one has its own range of frequencies.
+    They are the mixture's spectrogram, its part assigned to each source in the source's colour,
+    and the level and phase differences between the ears, of which the last one has its own range
+    of frequencies.
     """
+    identities = identities or identify_sources(scene)
     spectrogram = scene.spectrogram
     top = float(spectrogram.level_db.max())
     shade = np.clip((spectrogram.level_db - top) / LEVEL_RANGE_DB + 1, 0.0, 1.0)
@@ -210,8 +244,8 @@ def spectrogram_images(scene: SceneSummary, mixture: Path) -> dict[str, Any]:
     return {
         "level": level_image(spectrogram.level_db, top, LEVEL_RANGE_DB),
         "masks": [
-            mask_image(np.nan_to_num(mask) * shade, source_colour(m))
-            for m, mask in enumerate(spectrogram.masks)
+            mask_image(np.nan_to_num(mask) * shade, source_colour(one.number))
+            for one, mask in zip(identities, spectrogram.masks, strict=True)
         ],
         "ild": ild_image(spectrogram.ild_db, ILD_LIMIT_DB),
         "ipd": phase_image(phases.radians),
@@ -231,6 +265,6 @@ def spectrogram_images(scene: SceneSummary, mixture: Path) -> dict[str, Any]:
 def truth_view(names: Sequence[str], directions: Array) -> list[dict[str, Any]]:
     """Return names and true directions for the page."""
     return [
-        {"name": name, "direction": np.round(place, 2).tolist()}
-        for name, place in zip(names, azimuth_elevation(directions), strict=True)
+        {"name": name, "direction": np.round(place, 2).tolist(), "number": m + 1, **colours(m)}
+        for m, (name, place) in enumerate(zip(names, azimuth_elevation(directions), strict=True))
     ]

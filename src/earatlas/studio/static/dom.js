@@ -13,6 +13,7 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+const N_COLOURS = 7; // of `earatlas.plotting.palette`
 const PATHS = {
   play: "M7 4.5v15l13-7.5z",
   pause: "M6 5h4.5v14H6zM13.5 5H18v14h-4.5z",
@@ -20,6 +21,8 @@ const PATHS = {
   record: "M12 5a7 7 0 1 0 0 14 7 7 0 0 0 0-14z",
   file: "M6 3h8l5 5v13H6zM13 4v5h5",
   again: "M12 5a7 7 0 1 1-6.6 4.7l1.9.6A5 5 0 1 0 12 7v3L7.5 6 12 2z",
+  loop: "M7 7h9V4l5 4.5-5 4.5v-3H9v4H7zM17 17H8v3l-5-4.5L8 11v3h7v-4h2z",
+  edit: "M4 17.2V20h2.8L17 9.8 14.2 7zM15.3 5.9l2.8 2.8 1.6-1.6a1 1 0 0 0 0-1.4l-1.4-1.4a1 1 0 0 0-1.4 0z",
   down: "M11 4h2v8h3.5L12 17l-4.5-5H11zM5 19h14v2H5z",
 };
 
@@ -42,6 +45,26 @@ export function setContent(parent, ...children) {
 // Announce a text to screen readers without moving the focus.
 export function announce(text) {
   document.getElementById("announcement").textContent = text;
+}
+
+// Black or white, whichever has more contrast on a colour (WCAG 2).
+export function textColour(colour) {
+  const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16) / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#10151a" : "#ffffff";
+}
+
+// The colour of source `number`, counted from 1, and that of text on it.
+export function sourceColour(number) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = style.getPropertyValue(`--source${((number - 1) % N_COLOURS) + 1}`).trim();
+  return { colour, on: textColour(colour) };
+}
+
+// Number, name if it has one, and direction of a source, for legends.
+export function sourceCaption({ number, label, place }) { return `${number}${label ? ` ${label}` : ""}: ${place}`; }
+
+export function badge({ number, colour, on }) {
+  return el("span", { class: "badge", style: { "--colour": colour, "--on": on }, "aria-hidden": "true" }, String(number));
 }
 
 export function themeColours() {

@@ -141,8 +141,8 @@ class ExplainerPage {
     this.stepText = el("p", { class: "note" });
     this.stepSound = new StepSound(vessl.rate);
     this.parts.push(this.stepSound);
-    this.heard = null; // null, "mixture", or the number of a source
-    this.hearButtons = ["mixture", ...vessl.names.keys()].map((what) => el("button", { class: "toggle", "aria-pressed": "false", "data-heard": what, onclick: () => this.hearStep(this.heard === what ? null : what) }, icon("play"), what === "mixture" ? "Mixture" : vessl.names[what]));
+    this.playedSound = null; // null, "mixture", or the number of a source
+    this.hearButtons = ["mixture", ...vessl.names.keys()].map((what) => el("button", { class: "toggle", "aria-pressed": "false", "data-sound": what, onclick: () => this.hearStep(this.playedSound === what ? null : what) }, icon("play"), what === "mixture" ? "Mixture" : vessl.names[what]));
     this.stopSteps = () => this.hearStep(null);
     this.play = el("button", { onclick: () => this.run() }, icon("play"), "Play");
     this.images = vessl.steps.map((step) => step.masks.map((uri) => { const image = new Image(); image.src = uri; image.onload = () => this.drawStep(); return image; }));
@@ -165,8 +165,8 @@ class ExplainerPage {
 
   // Play the mixture or the estimate of a source at the shown step; null: stop.
   async hearStep(what) {
-    this.heard = what;
-    this.hearButtons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.heard === String(what))));
+    this.playedSound = what;
+    this.hearButtons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.sound === String(what))));
     if (what === null) { this.stepSound.stop(); return; }
     if (this.sound.playing) this.hear(false);
     const { vessl } = this.data;
@@ -177,7 +177,7 @@ class ExplainerPage {
     const { vessl } = this.data;
     const changed = this.shownStep !== n;
     this.shownStep = n;
-    if (changed && typeof this.heard === "number") this.hearStep(this.heard);
+    if (changed && typeof this.playedSound === "number") this.hearStep(this.playedSound);
     this.step.value = n;
     const step = vessl.steps[n];
     const items = step.directions.map((direction, m) => ({ direction, colour: vessl.colours[m][0], on: vessl.colours[m][1], label: String(m + 1), region: step.regions[m],

@@ -23,7 +23,7 @@ export class HeadChoice {
 
   show(heads = this.heads) {
     this.heads = heads;
-    const select = el("select", { onchange: () => { this.app.head = select.value; } },
+    const select = el("select", { "aria-label": "Head", onchange: () => { this.app.head = select.value; } },
       heads.filter((head) => head.ready).map((head) => el("option", { value: head.id, selected: head.id === this.app.head }, head.name)));
     const input = el("input", { type: "file", class: "visually-hidden", accept: ".sofa,.atlas", tabindex: -1, "aria-hidden": "true", onchange: () => input.files.length && this.addFile(input.files[0]) });
     const folder = el("input", { type: "file", class: "visually-hidden", webkitdirectory: true, tabindex: -1, "aria-hidden": "true", onchange: () => folder.files.length && this.addFiles([...folder.files].map((file) => [file.webkitRelativePath.split("/").slice(1).join("/"), file]), folder.files[0].webkitRelativePath.split("/")[0]) });
@@ -68,11 +68,20 @@ export class HeadChoice {
     this.sphere?.close();
     this.sphere = null;
     setContent(this.dialog, el("form", { method: "dialog", class: "close" }, el("button", { "aria-label": "Close" }, "Close")), ...content,
+      this.busy ? null : el("p", { class: "choices" }, this.wrongWayChoice()),
       this.busy ? null : el("p", { class: "choices" }, el("button", { onclick: () => this.pick() }, icon("file"), "Learn a .sofa file or open an .atlas file"),
         el("button", { onclick: () => this.pickFolder() }, icon("file"), "Learn a folder of recordings"),
         el("span", { class: "note" }, "or drop it on the page")));
     if (!this.dialog.open) this.dialog.showModal();
     if (!this.dialog.contains(document.activeElement)) this.dialog.querySelector("button").focus();
+  }
+
+  // What to correct in a head whose sounds from the left are louder in the right ear.
+  wrongWayChoice() {
+    const choices = [["", "report it"], ["ears", "swap the ears"], ["azimuths", "negate the azimuths"]];
+    const select = el("select", { onchange: () => { this.wrongWay = select.value; } },
+      choices.map(([value, label]) => el("option", { value, selected: value === (this.wrongWay ?? "") }, label)));
+    return el("label", {}, "If left and right are the wrong way round: ", select);
   }
 
   // --- a new one ---------------------------------------------------------------------------
@@ -95,7 +104,7 @@ export class HeadChoice {
   async learnFile(file) {
     this.begin(file.name);
     try {
-      const added = await upload("heads", file, { name: file.name }, (fraction) => this.progress?.("uploading", fraction), this.abort.signal);
+      const added = await upload("heads", file, { name: file.name, wrong_way: this.wrongWay || null }, (fraction) => this.progress?.("uploading", fraction), this.abort.signal);
       await this.follow(added.head.id, added.job, file.name);
     } catch (error) { this.failed(error); }
   }
@@ -114,7 +123,7 @@ export class HeadChoice {
         await upload(`folders/${head}`, file, { name: path }, () => {}, this.abort.signal);
         this.progress?.(`uploading ${i + 1} of ${accepted.length}`, (i + 1) / accepted.length);
       }
-      const { job } = await post(`folders/${head}/learn`);
+      const { job } = await post(`folders/${head}/learn`, { wrong_way: this.wrongWay || null });
       await this.follow(head, job, name);
     } catch (error) { this.failed(error); }
   }

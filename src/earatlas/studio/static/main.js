@@ -64,7 +64,7 @@ function isTyping({ target, key }) {
 
 function handleKeys() {
   addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
     if (event.key === " " && event.target.closest("button, a, summary")) return;
     if (app.page?.key?.(event)) event.preventDefault();
   });

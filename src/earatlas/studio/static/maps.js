@@ -1,6 +1,6 @@
 // Flat map of the posterior of each source over azimuth and elevation, left on the left.
 
-import { el, fitCanvas, formatDirection, onAppearanceChange, themeColours } from "./dom.js";
+import { el, fitCanvas, formatDirection, onAppearanceChange, sourceCaption, themeColours } from "./dom.js";
 import { pictureMenu } from "./pictures.js";
 
 const LEFT = 46, BOTTOM = 20; // CSS pixels for the ticks
@@ -11,7 +11,7 @@ export class PosteriorMaps {
   // `sources` and `truth` are those of a view.
   constructor(view) {
     Object.assign(this, { sources: view.sources.filter((source) => source.map), truth: view.truth ?? [], chosen: null });
-    const places = this.sources.map((source) => `${source.number}: ${source.place}`).join("; ");
+    const places = this.sources.map(sourceCaption).join("; ");
     this.canvas = el("canvas", { class: "map", role: "img", "aria-label": `Probability of each direction, azimuth from left to right and elevation upwards. ${places}` });
     this.readOut = el("span", { class: "note" }, " ");
     this.buttons = [null, ...this.sources.map(({ number }) => number)].map((number) =>
@@ -24,7 +24,7 @@ export class PosteriorMaps {
     }));
     this.menu = pictureMenu(() => [{
       name: "Map of directions", title: `${view.name}: probability of each direction`, parts: [{ canvas: this.canvas }], draw: () => this.draw(),
-      legend: [...this.shown().map(({ colour, number, place }) => ({ colour, name: `${number}: ${place}` })), { colour: "none", name: "dark: 50 % region, light: 90 % region" }],
+      legend: [...this.shown().map((source) => ({ colour: source.colour, name: sourceCaption(source) })), { colour: "none", name: "dark: 50 % region, light: 90 % region" }],
     }]);
     this.card = el("section", { class: "card", "aria-label": "Map of directions" }, el("h2", {}, "Probability of each direction"), this.canvas,
       el("p", { class: "fields" }, el("span", { class: "segments", role: "group", "aria-label": "Shown on the map" }, this.buttons), this.readOut),
@@ -91,7 +91,7 @@ export class PosteriorMaps {
       const [left, right] = map.azimuths.map((a) => this.x(a)), [low, high] = map.elevations.map((e) => this.y(e));
       if (image.complete && image.naturalWidth) c.drawImage(image, left, high, right - left, low - high);
     }
-    for (const { direction } of this.truth) this.ring(c, direction, inks);
+    for (const mark of this.truth) this.ring(c, mark, inks);
     for (const source of this.shown()) if (source.known) this.mark(c, source, inks);
     c.restore();
     c.strokeStyle = inks.line;
@@ -124,8 +124,8 @@ export class PosteriorMaps {
     }
   }
 
-  ring(c, [azimuth, elevation], inks) {
-    for (const [width, colour] of [[5, inks.card], [2.25, inks.truth]]) {
+  ring(c, { direction: [azimuth, elevation], colour: own }, inks) {
+    for (const [width, colour] of [[6, inks.ink], [4.5, inks.card], [2.5, own ?? inks.truth]]) {
       c.beginPath();
       c.arc(this.x(this.unwrapped(azimuth)), this.y(elevation), 11, 0, 2 * Math.PI);
       c.lineWidth = width;

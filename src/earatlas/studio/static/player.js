@@ -15,6 +15,8 @@ export class Player {
     this.mixed = false; // A/B: whether the mixture is played
     this.offset = 0;
     this.playing = false;
+    this.volume = 1;
+    this.loop = null; // { start, end } in seconds, or null
     this.changed = () => {};
   }
 
@@ -42,12 +44,13 @@ export class Player {
   }
 
   // The audio graph for playback and for `render`.
-  graph(context, when, offset) {
-    const master = new GainNode(context, { gain: this.scale });
+  graph(context, when, offset, loop = null) {
+    const master = new GainNode(context, { gain: this.scale * this.volume });
     master.connect(context.destination);
     const parts = this.buffers.map((buffer, i) => {
       const source = new AudioBufferSourceNode(context, { buffer });
       const gain = new GainNode(context, { gain: this.gains()[i] });
+      if (loop) Object.assign(source, { loop: true, loopStart: loop.start, loopEnd: loop.end });
       source.connect(gain).connect(master);
       source.start(when, offset);
       return { source, gain };
@@ -59,8 +62,9 @@ export class Player {
     if (this.playing || !this.buffers.length) return;
     await this.context.resume();
     if (this.offset >= this.seconds - 0.01) this.offset = 0;
+    if (this.loop && (this.offset < this.loop.start || this.offset >= this.loop.end - 0.01)) this.offset = this.loop.start;
     const when = this.context.currentTime + 0.02;
-    this.running = this.graph(this.context, when, this.offset);
+    this.running = this.graph(this.context, when, this.offset, this.loop);
     this.began = when - this.offset;
     this.playing = true;
     const last = this.running;
@@ -100,7 +104,25 @@ export class Player {
 
   position() {
     if (!this.playing) return this.offset;
-    return Math.max(0, Math.min(this.context.currentTime - this.began, this.seconds));
+    const t = this.context.currentTime - this.began;
+    if (this.loop && t > this.loop.end) return this.loop.start + ((t - this.loop.start) % (this.loop.end - this.loop.start));
+    return Math.max(0, Math.min(t, this.seconds));
+  }
+
+  // Repeat a part of the sounds, exact to the sample; null plays on.
+  setLoop(loop) {
+    const at = this.position(), { playing } = this;
+    if (playing) this.silence();
+    this.offset = at;
+    this.loop = loop;
+    if (playing) this.play();
+    this.changed();
+  }
+
+  setVolume(volume) {
+    this.volume = volume;
+    this.running?.master.gain.setTargetAtTime(this.scale * volume, this.context.currentTime, FADE);
+    this.changed();
   }
 
   select({ solo = this.solo, mute = this.mute, mixed = this.mixed } = {}) {

@@ -1,14 +1,10 @@
 // Recording page: choose or record a file, then directions, separated sounds and charts.
 
-import { cancel, fileAddress, pollJob, get, AbortedError, post, remove, RequestError, upload } from "./api.js";
+import { cancel, pollJob, get, AbortedError, post, remove, RequestError, upload } from "./api.js";
 import { el, icon, announce, setContent } from "./dom.js";
-import { PosteriorMaps } from "./maps.js";
-import { pictureMenu } from "./pictures.js";
-import { Player } from "./player.js";
 import { record } from "./record.js";
+import { Result } from "./result.js";
 import { uploadAll, zipButton } from "./several.js";
-import { Sphere } from "./sphere.js";
-import { TimeViews } from "./time.js";
 
 const EXAMPLE = {
   name: "Ada and Hugh",
@@ -23,7 +19,6 @@ export function mount(root, app) {
 }
 
 const MAX_SECONDS = 300; // of a recording
-const HALF = 0.55; // ratio of the 50 % to the 90 % radius of an isotropic Gaussian
 
 export class RecordingPage {
   constructor(root, app) {
@@ -37,9 +32,7 @@ export class RecordingPage {
   close() {
     for (const part of this.parts) part.close();
     this.parts = [];
-    this.spheres = null;
-    cancelAnimationFrame(this.ticking);
-    this.player = null;
+    this.result = null;
     this.recorder?.stop();
   }
 
@@ -220,7 +213,7 @@ export class RecordingPage {
       } else if (!drawn) progress(state.state === "waiting" ? "waiting for other jobs" : state.stage, state.progress);
       return true;
     });
-    if (job.state === "done") this.showReport?.();
+    if (job.state === "done") this.result?.showReport();
     if (job.state === "failed" || job.state === "cancelled") await this.restore(recording, id, job);
   }
 
@@ -247,232 +240,20 @@ export class RecordingPage {
 
   // --- the result --------------------------------------------------------------------------
 
+  get player() { return this.result?.player ?? null; }
+
   showResult(id, view, hasReport) {
-    const { yaw, pitch } = this.spheres?.[0] ?? {};
+    const { yaw, pitch } = this.result?.spheres?.[0] ?? {};
     this.close();
-    this.orientation = yaw === undefined ? {} : { yaw, pitch };
-    this.id = id;
-    this.view = view;
-    this.last = null;
-    this.player = new Player(view.rate);
-    this.parts.push(this.player);
-    const heading = el("header", { class: "result" },
-      el("div", {}, el("h1", {}, view.name),
-        el("ul", { class: "facts" }, [...view.facts, `head: ${view.head}`].map((fact) => el("li", {}, fact)))),
-      view.preliminary ? el("button", { onclick: () => cancel(this.job) }, "Cancel") : null,
-      el("button", { onclick: () => { this.setAddress(null); this.empty(); } }, icon("file"), this.backText));
-    const notes = [...view.doubts, ...(view.warnings ?? [])];
-    setContent(this.root, heading,
-      notes.length ? el("ul", { class: "doubts", "aria-label": "Doubts" }, notes.map((note) => el("li", {}, note))) : null,
-      el("div", { class: "result-grid" }, this.sphereCard(), el("div", { class: "side" }, this.sourceCards(), this.transport(), this.settings(hasReport))),
-      this.timeCard(), this.mapCard(), this.comparisonTable());
-    this.load();
-    const count = view.sources.length;
-    announce(`${count} source${count === 1 ? "" : "s"} found. ${view.sources.map((s) => `${s.number}: ${s.place}`).join(". ")}`);
-    const tick = () => { this.ticking = requestAnimationFrame(tick); this.updateCursor(); };
-    tick();
+    this.result = new Result(this, id, view, hasReport, yaw === undefined ? {} : { yaw, pitch });
+    this.parts.push(this.result);
+    this.result.show(this.root);
   }
 
-  sphereCard() {
-    const items = this.view.sources.map((source) => ({
-      direction: source.direction, alternatives: source.alternative_directions, colour: source.colour, on: source.text_colour, label: String(source.number), region: source.region, unknown: !source.known,
-    }));
-    const description = this.view.sources.map((source) => [`${source.number}: ${source.place}`, source.alternatives_text, source.uncertainty].filter(Boolean).join(", ")).join("; ");
-    const big = el("canvas", { class: "sphere", tabindex: 0, role: "img", "aria-label": `Sphere around the head; arrow keys rotate it. ${description}` });
-    const top = el("canvas", { class: "small", role: "img", "aria-label": `From above. ${description}` });
-    const side = el("canvas", { class: "small", role: "img", "aria-label": `From the right. ${description}` });
-    const card = el("section", { class: "card spheres", "aria-label": "Where the sounds come from" }, big,
-      el("div", { class: "smalls" },
-        el("figure", {}, el("figcaption", {}, "From above"), top),
-        el("figure", {}, el("figcaption", {}, "From the right"), side)),
-      el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), this.view.truth.length ? el("li", { class: "true" }, "true direction") : null, el("li", {}, "drag or arrow keys: rotate")),
-      pictureMenu(() => this.spherePictures([big, top, side])));
-    const marks = this.view.truth;
-    queueMicrotask(() => {
-      this.spheres = [new Sphere(big, this.orientation), new Sphere(top, { pitch: 90, yaw: 0, turns: false, small: true }), new Sphere(side, { pitch: 0, yaw: 90, turns: false, small: true })];
-      for (const sphere of this.spheres) { sphere.set({ items, marks }); this.parts.push(sphere); }
-      this.app.sphere = this.spheres[0];
-    });
-    this.items = items;
-    return card;
-  }
-
-  spherePictures(canvases) {
-    const legend = [...this.view.sources.map(({ colour, number, place }) => ({ colour, name: `${number}: ${place}` })), { colour: "none", name: "dark: 50 % region, light: 90 % region" }];
-    return ["Sphere", "From above", "From the right"].map((name, i) => ({
-      name, legend, title: this.view.name, parts: [{ canvas: canvases[i], title: i ? name : "" }], draw: () => this.spheres[i].paint(),
-    }));
-  }
-
-  sourceCards() {
-    this.cards = this.view.sources.map((source, m) => {
-      const i = m + 1;
-      const solo = el("button", { class: "toggle", "aria-pressed": "false", title: `Play only this source (key ${i})`, "aria-label": `Solo source ${i}`, disabled: Boolean(this.view.preliminary), onclick: () => this.toggleSolo(i) }, "Solo");
-      const mute = el("button", { class: "toggle", "aria-pressed": "false", "aria-label": `Mute source ${i}`, disabled: Boolean(this.view.preliminary), onclick: () => this.toggleMute(i) }, "Mute");
-      const card = el("section", { class: "card source", style: { "--colour": source.colour, "--on": source.text_colour }, "aria-label": `Source ${i}` },
-        el("div", { class: "row" }, el("span", { class: "badge", "aria-hidden": "true" }, String(i)),
-          el("div", { class: "grow" }, el("p", { class: "place" }, source.place),
-            source.alternatives_text ? el("p", { class: "note" }, source.alternatives_text) : null,
-            el("p", { class: "note" }, `${source.uncertainty} · ${source.energy} of the energy${source.moves ? " · moving" : ""}`)),
-          el("div", { class: "toggles" }, solo, mute)),
-        source.doubts.length ? el("ul", { class: "doubts" }, source.doubts.map((doubt) => el("li", {}, doubt))) : null);
-      return { card, solo, mute };
-    });
-    const none = el("section", { class: "card" }, el("p", {}, "No source was found in this recording."));
-    return el("div", { class: "sources" }, this.cards.length ? this.cards.map(({ card }) => card) : none);
-  }
-
-  transport() {
-    this.button = el("button", { class: "round", "aria-label": "Play", disabled: true, onclick: () => this.player.toggle() }, icon("play"));
-    this.clock = el("span", { class: "clock" }, clock(0, this.view.seconds));
-    this.ab = [["Mixture", true], ["Separated", false]].map(([name, mixed]) =>
-      el("button", { class: "toggle", disabled: Boolean(this.view.preliminary), "aria-pressed": String(Boolean(this.view.preliminary) === mixed), onclick: () => this.player.select({ mixed }) }, name));
-    this.player.changed = () => this.updateControls();
-    return el("section", { class: "card transport", "aria-label": "Playback" }, this.button, this.clock,
-      el("div", { class: "segments", role: "group", "aria-label": "Mixture or separated" }, this.ab),
-      el("p", { class: "note hint" }, "Space: play · A: mixture or separated · 1 to 6: solo · 0: all"));
-  }
-
-  timeCard() {
-    this.time = new TimeViews(this.view, { seek: (t) => this.player.seek(t), shown: (m) => this.player.mixed || this.view.preliminary || this.player.gains()[m + 1] !== 0 });
-    this.parts.push(this.time);
-    const kinds = [["By source", "source"], ["Level", "level"], ["ILD", "ild"], ["IPD", "ipd"]].map(([name, value], i) => el("button", {
-      class: "toggle", "aria-pressed": String(i === 0), title: { ild: "Interaural level difference", ipd: "Interaural phase difference" }[value],
-      onclick: () => { this.time.setColours(value); kinds.forEach((kind, j) => kind.setAttribute("aria-pressed", String(i === j))); },
-    }, name));
-    return el("section", { class: "card", "aria-label": "Over time" }, this.time.stack,
-      el("div", { class: "segments left", role: "group", "aria-label": "Spectrogram" }, kinds), pictureMenu(() => [this.time.picture()]));
-  }
-
-  mapCard() {
-    if (!this.view.sources.some(({ map }) => map)) return null;
-    const maps = new PosteriorMaps(this.view);
-    this.parts.push(maps);
-    return maps.card;
-  }
-
-  comparisonTable() {
-    const rows = this.view.comparison;
-    if (!rows?.length) return null;
-    const head = ["Talker", "True direction", "Estimated direction", "Error", "SDR before", "SDR after"];
-    return el("section", { class: "card", "aria-label": "Comparison with the ground truth" }, el("h2", {}, "Comparison with the ground truth"),
-      el("div", { class: "scroll" }, el("table", {},
-        el("thead", {}, el("tr", {}, head.map((name, i) => el("th", { scope: "col", class: i > 2 ? "num" : null }, name)))),
-        el("tbody", {}, rows.map((row) => el("tr", {}, el("th", { scope: "row" }, row.name),
-          [row.true, row.estimated, row.error, row.before, row.after].map((cell, i) => el("td", { "data-name": head[i + 1], class: i > 1 ? "num" : null }, cell))))))));
-  }
-
-  settings(hasReport) {
-    const { files, settings } = this.view;
-    const link = (name, label) => el("a", { class: "button", href: fileAddress(this.id, name), download: "" }, icon("down"), label);
-    const report = el("span", {});
-    if (!hasReport && !this.view.preliminary) setContent(report, el("span", { class: "note" }, "Writing the report …"));
-    const count = el("select", {}, [["", "automatic"], ...[1, 2, 3, 4, 5, 6].map((n) => [n, String(n)])].map(([value, label]) =>
-      el("option", { value, selected: String(settings.n_sources ?? "") === String(value) }, label)));
-    const rendering = el("select", {}, [["spatial", "spatial filters"], ["soft", "soft masks"], ["binary", "binary masks"]].map(([value, label]) =>
-      el("option", { value, selected: settings.rendering === value }, label)));
-    const problem = el("p", { class: "note", role: "alert" });
-    const separateAgain = async () => {
-      try {
-        const done = await post(`recordings/${this.id}/separate`, { head: this.app.head, n_sources: count.value || null, rendering: rendering.value });
-        await this.watch(this.id, done.job, this.view.name);
-      } catch (error) {
-        if (!(error instanceof RequestError)) throw error;
-        problem.textContent = error.message; // the result stays on the page
-      }
-    };
-    // A separation ends with its report; it can be repeated from then on.
-    const apply = el("button", { onclick: separateAgain, disabled: !hasReport, title: "Separate again with these settings and the head selected above" }, icon("again"), "Apply");
-    this.showReport = () => { setContent(report, el("span", { class: "choices small" }, link("report.html", "Report"), zipButton("All as ZIP", () => [this.id]))); apply.disabled = false; };
-    if (hasReport) this.showReport();
-    return el("section", { class: "card more", "aria-label": "Settings and downloads" },
-      el("p", { class: "fields" }, el("label", {}, "Sources ", count), el("label", {}, "Rendering ", rendering),
-        apply), problem,
-      el("p", { class: "choices small" }, link(files.mixture, "Mixture"), files.sounds.map((name, m) => link(name, `Source ${m + 1}`)), files.json ? link(files.json, "JSON") : null, (files.tables ?? []).map((name) => link(name, name === "tracks.csv" ? "Tracks (CSV)" : "Sources (CSV)")), report));
-  }
-
-  // --- playback ----------------------------------------------------------------------------
-
-  async load() {
-    const { files } = this.view;
-    const player = this.player;
-    try {
-      await player.load([files.mixture, ...files.sounds].map((name) => fileAddress(this.id, name)));
-      this.button.disabled = false;
-    } catch (error) { if (player === this.player) this.clock.textContent = error.message; }
-  }
-
-  // A selection made while the mixture plays replaces the previous selection of sources.
-  toggleSolo(i) {
-    const { mixed, solo } = this.player;
-    this.player.select({ mixed: false, solo: new Set(!mixed && solo.has(i) ? [] : [i]) });
-  }
-
-  toggleMute(i) {
-    const mute = new Set(this.player.mixed ? [] : this.player.mute);
-    if (!mute.delete(i)) mute.add(i);
-    this.player.select({ mixed: false, mute, solo: new Set() });
-  }
-
-  updateControls() {
-    const { playing, mixed, solo, mute } = this.player;
-    setContent(this.button, icon(playing ? "pause" : "play"));
-    this.button.setAttribute("aria-label", playing ? "Pause" : "Play");
-    this.ab.forEach((button, i) => button.setAttribute("aria-pressed", String((i === 0) === (mixed || Boolean(this.view.preliminary)))));
-    this.cards.forEach((card, m) => {
-      card.solo.setAttribute("aria-pressed", String(!mixed && solo.has(m + 1)));
-      card.mute.setAttribute("aria-pressed", String(!mixed && mute.has(m + 1)));
-      const audible = mixed || this.view.preliminary || this.player.gains()[m + 1] !== 0 || !this.player.buffers.length;
-      this.items[m].faint = audible ? 1 : 0.3;
-      card.card.classList.toggle("quiet", !audible);
-    });
-    for (const sphere of this.spheres ?? []) sphere.draw();
-    this.time?.draw();
-  }
-
-  updateCursor() {
-    if (!this.player) return;
-    const t = this.player.position();
-    if (t === this.last) return;
-    this.last = t;
-    this.time.setCursor(t);
-    this.updateMoving(t);
-    this.clock.textContent = clock(t, this.view.seconds);
-  }
-
-  // Draw moving sources at their direction at the cursor.
-  updateMoving(t) {
-    let moved = false;
-    for (const [m, source] of this.view.sources.entries()) {
-      if (!source.moves) continue;
-      const { seconds, azimuth, elevation } = source.track;
-      const active = seconds.map((at, i) => [Math.abs(at - t), i]).filter(([, i]) => azimuth[i] !== null);
-      if (!active.length) continue;
-      const [, i] = active.reduce((a, b) => (b[0] < a[0] ? b : a));
-      this.items[m].direction = [azimuth[i], elevation[i]];
-      this.items[m].region = disc([azimuth[i], elevation[i]], source.track.radius[i]);
-      moved = true;
-    }
-    if (moved) for (const sphere of this.spheres ?? []) sphere.draw();
-  }
-
-  key(event) {
-    if (!this.player?.buffers.length || this.view.preliminary) return false;
-    if (event.key === " ") this.player.toggle();
-    else if (event.key.toLowerCase() === "a") this.player.select({ mixed: !this.player.mixed });
-    else if (event.key === "0") this.player.select({ mixed: false, solo: new Set(), mute: new Set() });
-    else if (/^[1-6]$/.test(event.key) && Number(event.key) <= this.cards.length) this.toggleSolo(Number(event.key));
-    else return false;
-    return true;
-  }
+  key(event) { return this.result?.key(event) ?? false; }
 }
 
-// The credible region of a tracked source: a disc.
-export function disc(direction, radius) {
-  return { cells: [direction], half: 0, cell_degrees: radius, inner: HALF * radius };
-}
-
-function clock(t, whole) { return `${t.toFixed(1)} of ${whole.toFixed(1)} s`; }
+export { disc } from "./result.js";
 
 export function failure(error) {
   const [sentence, details] = Array.isArray(error) ? error : [error, ""];

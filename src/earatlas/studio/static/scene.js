@@ -1,7 +1,7 @@
 // Scene page: place talkers around the head, render and separate them, and compare with the truth.
 
 import { fileAddress, pollJob, post, upload } from "./api.js";
-import { angleSlider, el, icon, setSliders, formatDirection, setContent } from "./dom.js";
+import { angleSlider, el, icon, setSliders, formatDirection, setContent, sourceColour } from "./dom.js";
 import { Player } from "./player.js";
 import { failure, RecordingPage } from "./recording.js";
 import { Sphere } from "./sphere.js";
@@ -49,7 +49,7 @@ class ScenePage extends RecordingPage {
 
   showTalkers() {
     const { talkers } = this.plan;
-    const items = talkers.map((one, m) => ({ ...appearance(m), direction: one.direction, label: String(m + 1), name: one.name, talker: one }));
+    const items = talkers.map((one, m) => ({ ...sourceColour(m + 1), direction: one.direction, label: String(m + 1), name: one.name, talker: one }));
     this.sphere.set({ items });
     this.outputs = [];
     setContent(this.list, talkers.map((one, m) => this.talkerCard(one, m, items[m])),
@@ -162,7 +162,3 @@ class ScenePage extends RecordingPage {
 
 function talker(i) { return { voice: i, name: VOICES[i], direction: DIRECTIONS[i] }; }
 
-function appearance(m) {
-  const style = getComputedStyle(document.documentElement);
-  return { colour: style.getPropertyValue(`--source${m + 1}`).trim(), on: m === 1 ? "#10151a" : "#ffffff" };
-}

@@ -346,7 +346,7 @@ export class Sphere {
   truth(c, mark) {
     const [x, y] = this.at(vector(mark.direction));
     const r = this.small ? 10 : 9;
-    for (const [width, colour] of [[5, this.inks.card], [2.25, this.inks.truth]]) {
+    for (const [width, colour] of [[6, this.inks.ink], [4.5, this.inks.card], [2.5, mark.colour ?? this.inks.truth]]) {
       c.beginPath();
       c.arc(x, y, r, 0, 2 * Math.PI);
       c.lineWidth = width;

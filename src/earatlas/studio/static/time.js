@@ -1,35 +1,40 @@
-// Charts over time: azimuth, elevation and level of each source, and the spectrogram, with a common
-// cursor.
+// Charts over time: waveform, azimuth, elevation and level of each source, and the spectrogram, with a
+// common cursor, zoom and selection.
 
-import { themeColours, el, onAppearanceChange, fitCanvas, setContent } from "./dom.js";
+import { themeColours, el, onAppearanceChange, fitCanvas, setContent, sourceCaption } from "./dom.js";
+import { LEFT, Peaks, Timeline } from "./timeline.js";
 
-const LEFT = 46; // CSS pixels left of the plots, for the ticks
 const BY_SOURCE = "in the colours of the sources";
-export const KINDS = { source: "Spectrogram ", level: "Spectrogram ", ild: "Level difference ", ipd: "Phase difference " };
-const SIZES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120];
+const KINDS = { source: "Spectrogram ", level: "Spectrogram ", ild: "Level difference ", ipd: "Phase difference " };
+const SIZES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120];
 
 export class TimeViews {
-  // seek(seconds) moves the cursor; shown(m) is whether source m is played.
-  constructor(view, { seek, shown }) {
+  // seek(seconds) moves the cursor; shown(m) is whether source m is played; hover({ t, hertz }) gets the
+  // pointer, or null; changed() is called after zoom and selection.
+  constructor(view, { seek, shown, hover, changed }) {
     this.view = view;
-    this.seek = seek;
     this.shown = shown;
+    this.timeline = new Timeline(view.seconds, () => { this.draw(); this.placeCursor(); changed(); });
+    this.peaks = null; // of both ears, once the sound is loaded
+    this.at = 0; // seconds, of the cursor
     this.kind = "source"; // of the spectrogram: colours of the sources, "level", "ild" or "ipd"
     this.cursor = el("div", { class: "cursor", "aria-hidden": "true" });
+    this.selected = el("div", { class: "selected", "aria-hidden": "true" });
     this.rows = [
+      this.row("Waveform", "left and right ear", 76, (...a) => this.waveform(...a)),
       this.row("Azimuth", "with 90 % band", 120, (...a) => this.angles(...a, "azimuth", 180, [[-180, "180°"], [-90, "right"], [0, "front"], [90, "left"], [180, "180°"]])),
       this.row("Elevation", "with 90 % band", 84, (...a) => this.angles(...a, "elevation", 90, [[-90, "below"], [0, "0°"], [90, "above"]])),
       this.row("Level", "dB", 72, (...a) => this.levels(...a)),
       this.row("Spectrogram", BY_SOURCE, 150, (...a) => this.spectrogram(...a)),
     ];
     this.slider = el("input", {
-      type: "range", class: "visually-hidden", min: 0, max: view.seconds, step: 0.1, value: 0, "aria-label": "Position in seconds",
+      type: "range", class: "visually-hidden", min: 0, max: view.seconds, step: 0.01, value: 0, "aria-label": "Position in seconds",
       oninput: (event) => seek(Number(event.target.value)),
     });
-    this.stack = el("div", { class: "stack" }, this.slider, this.rows.map((row) => row.figure), this.axis = el("canvas", { class: "axis", "aria-hidden": "true" }), this.cursor);
+    this.stack = el("div", { class: "stack" }, this.slider, this.rows.map((row) => row.figure), this.axis = el("canvas", { class: "axis", "aria-hidden": "true" }), this.selected, this.cursor);
     this.images = Object.fromEntries([...["level", "ild", "ipd"].map((kind) => [kind, loadImage(view.images[kind])]), ...view.images.masks.map((uri, m) => [m, loadImage(uri)])]);
     Promise.all(Object.values(this.images).map((image) => image.decode().catch(() => {}))).then(() => this.draw());
-    this.listen();
+    this.timeline.listen(this.stack, { seek, hover: (event, t) => hover(event && { t, ...this.frequency(event) }) });
     this.stop = onAppearanceChange(this.stack, () => { this.inks = null; this.draw(); });
   }
 
@@ -55,27 +60,40 @@ export class TimeViews {
     return { canvas, figure, draw, name };
   }
 
-  listen() {
-    let held = false;
-    const go = (event) => {
-      const box = this.stack.getBoundingClientRect();
-      this.seek(((event.clientX - box.left - LEFT) / (box.width - LEFT)) * this.view.seconds);
-    };
-    this.stack.addEventListener("pointerdown", (event) => {
-      if (event.target.tagName !== "CANVAS") return;
-      held = true;
-      this.stack.setPointerCapture(event.pointerId);
-      go(event);
-    });
-    this.stack.addEventListener("pointermove", (event) => held && go(event));
-    this.stack.addEventListener("pointerup", () => { held = false; });
-    this.stack.addEventListener("pointercancel", () => { held = false; });
+  setSound(buffer) {
+    this.peaks = [0, 1].map((c) => new Peaks(buffer.getChannelData(Math.min(c, buffer.numberOfChannels - 1)), buffer.sampleRate));
+    this.draw();
   }
 
-  setCursor(seconds) {
-    const width = this.stack.clientWidth - LEFT;
-    this.cursor.style.transform = `translateX(${LEFT + (seconds / this.view.seconds) * width}px)`;
+  // Seconds and frequencies of the spectrogram; phase differences have their own.
+  get range() { return this.kind === "ipd" ? this.view.images.ipd_range : this.view.spectrogram; }
+
+  // The frequency under the pointer, if it is on the spectrogram.
+  frequency(event) {
+    const box = this.rows.at(-1).canvas.getBoundingClientRect();
+    const share = (box.bottom - event.clientY) / box.height;
+    if (share < 0 || share > 1) return {};
+    const { low_hz: low, high_hz: high } = this.range;
+    return { hertz: low + share * (high - low) };
+  }
+
+  setCursor(seconds, text) {
+    this.at = seconds;
     this.slider.value = seconds;
+    this.slider.setAttribute("aria-valuetext", text);
+    this.placeCursor();
+  }
+
+  placeCursor() {
+    const width = this.stack.clientWidth, { timeline } = this;
+    const place = (part, t) => { part.style.transform = `translateX(${timeline.x(t, width)}px)`; };
+    this.cursor.hidden = this.at < timeline.start - 1e-6 || this.at > timeline.end + 1e-6;
+    place(this.cursor, this.at);
+    const { selection } = timeline;
+    const [from, to] = selection ? [Math.max(selection.start, timeline.start), Math.min(selection.end, timeline.end)] : [0, 0];
+    this.selected.hidden = to <= from;
+    place(this.selected, from);
+    this.selected.style.width = `${timeline.x(to, width) - timeline.x(from, width)}px`;
   }
 
   draw() {
@@ -94,9 +112,39 @@ export class TimeViews {
       context.strokeRect(LEFT + 0.5, 0.5, width - LEFT - 1, height - 1);
     }
     this.seconds();
+    this.placeCursor();
   }
 
-  x(seconds, width) { return LEFT + (seconds / this.view.seconds) * (width - LEFT); }
+  x(seconds, width) { return this.timeline.x(seconds, width); }
+
+  clip(context, width, height) {
+    context.beginPath();
+    context.rect(LEFT, 0, width - LEFT, height);
+    context.clip();
+  }
+
+  // The left ear above and the right ear below.
+  waveform(context, width, height) {
+    const half = height / 2;
+    context.fillStyle = this.inks.soft;
+    context.font = "11px system-ui, sans-serif";
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    ["left", "right"].forEach((ear, c) => context.fillText(ear, LEFT - 5, half * (c + 0.5)));
+    this.tick(context, half, "", width, height);
+    if (!this.peaks) return;
+    this.clip(context, width, height);
+    context.fillStyle = this.inks.accent;
+    const largest = Math.max(...this.peaks.map((one) => Math.max(...one.between(0, this.view.seconds).map(Math.abs))), 1e-6);
+    const t = (x) => this.timeline.t(x, width);
+    for (const [c, peaks] of this.peaks.entries()) {
+      const middle = half * (c + 0.5);
+      for (let x = LEFT; x < width; x += 1) {
+        const [low, high] = peaks.between(t(x), t(x + 1)).map((v) => (0.47 * half * v) / largest);
+        context.fillRect(x, middle - high, 1, Math.max(high - low, 1));
+      }
+    }
+  }
 
   tick(context, y, label, width, height) {
     context.strokeStyle = this.inks.line;
@@ -115,9 +163,7 @@ export class TimeViews {
   angles(context, width, height, kind, limit, ticks) {
     const y = (value) => (height * (limit - value)) / (2 * limit);
     for (const [value, label] of ticks) this.tick(context, y(value), label, width, height);
-    context.beginPath();
-    context.rect(LEFT, 0, width - LEFT, height);
-    context.clip();
+    this.clip(context, width, height);
     for (const [m, source] of this.view.sources.entries()) {
       if (!source.known) continue;
       const { track } = source;
@@ -151,9 +197,7 @@ export class TimeViews {
     const top = Math.ceil((Math.max(...all, -60) + 3) / 10) * 10, low = top - 50;
     const y = (value) => (height * (top - value)) / (top - low);
     for (const value of [low, low + 20, low + 40]) this.tick(context, y(value), `${value}`.replace("-", "−"), width, height);
-    context.beginPath();
-    context.rect(LEFT, 0, width - LEFT, height);
-    context.clip();
+    this.clip(context, width, height);
     for (const [m, source] of this.view.sources.entries()) {
       context.globalAlpha = this.shown(m) ? 1 : 0.2;
       context.strokeStyle = source.colour;
@@ -167,13 +211,11 @@ export class TimeViews {
   }
 
   spectrogram(context, width, height) {
-    const p = this.kind === "ipd" ? this.view.images.ipd_range : this.view.spectrogram;
-    const left = this.x(p.start, width), right = this.x(p.end, width);
+    const p = this.range;
+    const left = this.x(p.start, width), right = this.x(p.end, width); // partly outside when zoomed
     const draw = (image) => image.complete && image.naturalWidth && context.drawImage(image, left, 0, right - left, height);
-    context.beginPath();
-    context.rect(LEFT, 0, width - LEFT, height);
     context.save();
-    context.clip();
+    this.clip(context, width, height);
     context.imageSmoothingQuality = "high";
     if (this.kind === "source") {
       for (const m of this.view.sources.keys()) {
@@ -202,10 +244,11 @@ export class TimeViews {
     context.fillStyle = this.inks.soft;
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "top";
-    const size = SIZES.find((step) => this.view.seconds / step < Math.max(width / 110, 2)) ?? 60;
-    for (let t = 0; t <= this.view.seconds + 1e-6; t += size) {
+    const { start, end, span } = this.timeline;
+    const size = SIZES.find((step) => span / step < Math.max(width / 110, 2)) ?? 60;
+    for (let t = Math.ceil(start / size - 1e-6) * size; t <= end + 1e-6; t += size) {
       const x = this.x(t, width);
-      context.textAlign = t === 0 ? "left" : x > width - 14 ? "right" : "center";
+      context.textAlign = x < LEFT + 14 ? "left" : x > width - 14 ? "right" : "center";
       context.fillText(`${Number(t.toFixed(2))} s`, x, 4);
     }
   }
@@ -218,7 +261,7 @@ export class TimeViews {
     return {
       name: "Over time", title: this.view.name, draw: () => this.draw(),
       parts: [...this.rows.map(({ canvas, figure }) => ({ canvas, title: figure.querySelector("figcaption").firstChild.textContent })), { canvas: this.axis }],
-      legend: [...this.view.sources.map(({ colour, number, place }) => ({ colour, name: `${number}: ${place}` })), ...(scale ? [{ stops: scale.stops, name: `${scale.low} … ${scale.high}` }] : [])],
+      legend: [...this.view.sources.map((source) => ({ colour: source.colour, name: sourceCaption(source) })), ...(scale ? [{ stops: scale.stops, name: `${scale.low} … ${scale.high}` }] : [])],
     };
   }
 }
