@@ -102,9 +102,9 @@ class _Module:
 
 @cache
 def package_hash() -> str:
-    """Return 12 hexadecimal digits for all modules of this package as they are on the disk."""
+    """Return 12 hexadecimal digits for all modules and data of this package on the disk."""
     digest = hashlib.sha256()
-    for path in sorted(_ROOT.rglob("*.py")):
+    for path in sorted([*_ROOT.rglob("*.py"), *(_ROOT / "data").iterdir()]):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(_ROOT).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)

@@ -82,10 +82,10 @@ class _BlasLimit:
         """Limit the libraries, unless another call already does."""
         with_scipy = "scipy.linalg" in sys.modules
         with self._lock:
-            self._inside += 1
             if with_scipy not in self._limits:
                 controller = _take_control(_blas_controller(with_scipy))
                 self._limits[with_scipy] = controller.limit(limits=1)
+            self._inside += 1
 
     def leave(self) -> None:
         """Restore the former limits if no call remains inside."""

@@ -285,7 +285,7 @@ def test_package_contains_the_page_and_the_atlas() -> None:
     """The page is small, and the built-in atlases are those of the package."""
     folder = Path(ea.__file__).parent / "studio"
     assert (folder / "static" / "index.html").is_file()
-    assert sum(file.stat().st_size for file in (folder / "static").iterdir()) < 200_000
+    assert sum(file.stat().st_size for file in (folder / "static").iterdir()) < 220_000
     assert SIMULATED_ATLAS == EXAMPLE_ATLAS
     assert session.PEOPLE_ATLAS == PEOPLE_ATLAS
     atlas = ea.example_atlas()

@@ -244,5 +244,5 @@ def _decode(connection: socket.socket) -> None:
             for line in stream:
                 samples = sound.read_forward(int(line))
                 respond({"samples": len(samples)}, samples.tobytes())
-    except soundfile.SoundFileError as error:
-        respond({"error": str(getattr(error, "error_string", error))})
+    except (soundfile.SoundFileError, OSError, MemoryError, ValueError) as error:
+        respond({"error": str(getattr(error, "error_string", error)) or type(error).__name__})

@@ -9,15 +9,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from earatlas.errors import InputError
-from earatlas.studio.archives import archive_chunks, unique_stems
+from earatlas.studio.archives import PICTURES, archive_chunks, unique_stems
 from earatlas.studio.handlers import Handlers, entry_of, with_session
 from earatlas.studio.jobs import Job
 from earatlas.studio.requests import parse_recording_ids
 from earatlas.studio.session import RecordingEntry, Session
 
 __all__ = ["ArchiveHandlers"]
-
-PICTURES = "pictures"  # folder of a recording's pictures, as in earatlas.studio.pictures
 
 
 class ArchiveHandlers(Handlers):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 __all__ = [
+    "PICTURES",
     "archive_chunks",
     "download_names",
     "safe_name",
@@ -20,6 +21,7 @@ __all__ = [
     "unique_stems",
 ]
 
+PICTURES = "pictures"  # folder of the pictures, in that of a separation
 _CHUNK_BYTES = 1 << 18  # read from a file at a time
 _TEXTS = (".csv", ".html", ".json", ".svg")
 _FORBIDDEN = '<>:"/\\|?*'  # in file names of Windows

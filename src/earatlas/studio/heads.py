@@ -46,6 +46,7 @@ def learn_uploaded_head(request: dict[str, Any], reporter: ProgressReporter) -> 
     progress = reporter.stage("reading the head", 0.0, 0.1)
     head = open_head(source, wrong_way=request.get("wrong_way"), progress=progress)
     head = replace(head, name=Path(name).stem)
+    head.check_directions("be used in the studio")
     reporter.stage("analysing the measurements", 0.1)
     description = _describe_measurements(head, name)
     reporter.publish(description)
@@ -57,6 +58,11 @@ def learn_uploaded_head(request: dict[str, Any], reporter: ProgressReporter) -> 
 def describe_atlas(path: Path) -> dict[str, Any]:
     """Return the description of an atlas file."""
     atlas = Atlas.load(path)
+    if not atlas.space.holds_directions:
+        raise InputError(
+            "atlas must be one of directions to be used in the studio, got one of positions in a "
+            "plane. Use it on the command line or in Python."
+        )
     description = {
         "points": _points(atlas.model.centres),
         "points_label": "centres of the charts",

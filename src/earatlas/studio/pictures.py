@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,13 @@ from earatlas.plotting.style import (
     style_axes,
 )
 from earatlas.separation.result import SceneSummary
-from earatlas.studio.archives import unique_names
+from earatlas.studio.archives import PICTURES, unique_names
 from earatlas.studio.phase_spectrogram import PhaseSpectrogram, phase_spectrogram
 from earatlas.studio.progress import ProgressReporter
 from earatlas.studio.stored_scene import read_scene
 
-__all__ = ["PICTURES", "PICTURE_SUFFIXES", "write_pictures"]
+__all__ = ["PICTURE_SUFFIXES", "write_pictures"]
 
-PICTURES = "pictures"  # folder of the pictures, in that of a separation
 PICTURE_SUFFIXES = (".png", ".svg")
 
 
@@ -53,15 +53,18 @@ def write_pictures(request: dict[str, Any], reporter: ProgressReporter) -> dict[
 
 
 def _draw(folder: Path, name: str, mixture: Path) -> None:
-    """Draw all pictures into a scratch folder, which replaces none until it is complete."""
-    scene, scratch = read_scene(folder), folder / f"{PICTURES}-scratch"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir()
+    """Draw all pictures into a scratch folder of this job, which is renamed when it is complete."""
+    scene, scratch = read_scene(folder), Path(mkdtemp(prefix=f"{PICTURES}-", dir=folder))
     for title, draw in _figures(scene, name, mixture):
         figure = draw()
         for suffix in PICTURE_SUFFIXES:
             save(figure, scratch / f"{title}{suffix}")
-    scratch.rename(folder / PICTURES)
+    try:
+        scratch.rename(folder / PICTURES)
+    except OSError:  # another job has drawn them meanwhile
+        shutil.rmtree(scratch)
+        if not (folder / PICTURES).is_dir():
+            raise
 
 
 def _figures(
