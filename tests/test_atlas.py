@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.atlas import Atlas, learn
+from earatlas.atlas import EXAMPLE_ATLAS, Atlas, learn
 from earatlas.container import read_container, write_container
 from earatlas.errors import InputError
 from earatlas.features.statistics import CueStatistics
@@ -116,7 +116,7 @@ def _array(name: str, index: tuple[int, ...], value: float) -> Change:
         _array("noise", (3,), 0.0),
         _array("A", (1, 2, 0), np.inf),
         _array("A", (1, 2, 0), 1e200),
-        _array("b", (1, 2), 1e11),  # no sound fits: `separate` had no candidates
+        _array("b", (1, 2), 2e4),  # no sound fits: `separate` had no candidates
         _array("latent", (3, 1), 1e11),
         _array("gammas", (1, 0, 1), 1e11),  # the triangle that eigvalsh does not read
         _array("frame_noise", (5,), -1.0),
@@ -148,6 +148,15 @@ def test_inconsistent_contents_are_refused(tmp_path: Path, atlas: Atlas, change:
     write_container(path, "atlas", 3, about, arrays)
     with pytest.raises(InputError, match="atlas must be a file that earatlas wrote"):
         Atlas.load(path)
+
+
+def test_a_calibration_without_directions_is_refused(tmp_path: Path) -> None:
+    """Onsets of the calibration that fit no direction would make every fit infinite."""
+    about, arrays = read_container(EXAMPLE_ATLAS, "atlas", 3)
+    arrays["rooms.features"] = np.zeros_like(arrays["rooms.features"])
+    write_container(tmp_path / "x.atlas", "atlas", 3, about, arrays)
+    with pytest.raises(InputError, match="calibrated with have no direction"):
+        Atlas.load(tmp_path / "x.atlas")
 
 
 @pytest.mark.usefixtures("fast_learning")

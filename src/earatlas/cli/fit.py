@@ -15,9 +15,10 @@ from earatlas.cli.console import print_json, print_line, progress
 from earatlas.cli.options import JsonOption
 from earatlas.errors import InputError
 from earatlas.features.sound_file import RECORDING_SUFFIXES
+from earatlas.geometry.spaces import Space
 from earatlas.population.comparison import AtlasFit
 from earatlas.population_atlas import compare_heads
-from earatlas.wording import format_direction
+from earatlas.wording import format_position
 
 __all__ = ["app", "fit_command"]
 
@@ -58,7 +59,9 @@ def fit_command(
                 "recording comes first, atlases after it."
             )
     with progress("comparing heads"):
-        fits = compare_heads(recording, [Atlas.load(file) for file in files])
+        loaded = [Atlas.load(file) for file in files]
+        fits = compare_heads(recording, loaded)
+    spaces = [atlas.space for atlas in loaded]
     if as_json:
         answers = [
             {
@@ -67,6 +70,7 @@ def fit_command(
                 "fit": round(one.fit, 3),
                 "fits": one.fits,
                 "direction": [round(angle, 2) for angle in one.direction],
+                **_unit(spaces[one.index]),
             }
             for one in fits
         ]
@@ -74,16 +78,23 @@ def fit_command(
             {"file": str(recording), "any_fits": any(f.fits for f in fits), "atlases": answers}
         )
         return
-    for line in _format_table(fits, files):
+    for line in _format_table(fits, files, spaces):
         print_line(line)
     print_line(_format_conclusion(fits, files))
 
 
-def _format_table(fits: Sequence[AtlasFit], files: Sequence[Path]) -> list[str]:
-    """Return one line per atlas, the best fit first."""
+def _unit(space: Space) -> dict[str, str]:
+    """Return the unit of positions that are no directions in degrees."""
+    return {} if space.holds_directions else {"unit": space.unit_name}
+
+
+def _format_table(
+    fits: Sequence[AtlasFit], files: Sequence[Path], spaces: Sequence[Space]
+) -> list[str]:
+    """Return one line per atlas, the best fit first; a head that does not fit has no direction."""
     rows = [("atlas", "fit", "fits", "where")]
     for one in fits:
-        where = format_direction(one.direction)
+        where = format_position(spaces[one.index], one.direction) if one.fits else "-"
         rows.append((str(files[one.index]), f"{one.fit:.2f}", "yes" if one.fits else "no", where))
     width = max(len(row[0]) for row in rows)
     return [f"{name:{width}}{fit:>7}{fits:>6}  {where}" for name, fit, fits, where in rows]

@@ -226,7 +226,12 @@ def _read_calibration(arrays: dict[str, Array], prefix: str = "") -> ScoreCalibr
         and own["mixture_weights"].min() >= 0
     ):
         raise ValueError("its arrays for the score calibration do not fit each other")
-    return ScoreCalibration(own["features"], own["scale"], own["mixture_weights"], own["weights"])
+    calibration = ScoreCalibration(
+        own["features"], own["scale"], own["mixture_weights"], own["weights"]
+    )
+    if not calibration.typical_nats_per_onset > 0:
+        raise ValueError("the onsets that it was calibrated with have no direction")
+    return calibration
 
 
 def posterior_mixture(
