@@ -226,7 +226,8 @@ def test_close_up_of_a_sharp_posterior(
             assert left < x < right
             assert low < y < high
         assert all(
-            abs(float(t.get_text().replace("−", "-"))) <= 180 for t in axes.get_xticklabels()
+            abs(float(t.get_text().rstrip("°").replace("−", "-"))) <= 180
+            for t in axes.get_xticklabels()
         )
     spread = posterior_at(ea.Sphere(), place, width=60)
     assert zoomed_map(spread).extent == pytest.approx((-180, 180, -90, 90))
