@@ -427,7 +427,6 @@ class OnlineDemixer:
         self._decay = float(np.exp(-filterbank.hop_seconds / self._wiener.activity_seconds))
         self._activity: dict[int, float] = {}  # recent energy of each track
         self.diffuse_to_direct = self._wiener.underdetermined_diffuse_to_direct  # ε
-        self.estimated_ids: tuple[int, ...] = ()  # pair of which ε is the estimate; else a default
 
     def append(self, spectra: Complex) -> None:
         """Append a frame (2, F + 1)."""
@@ -447,9 +446,8 @@ class OnlineDemixer:
         """
         q = None if masks is None else masks[:, self.steering.mask_rows]
         self.steering.begin_update(track_ids, q, forgetting, expected)
-        if tuple(track_ids) != self.estimated_ids:
+        if len(track_ids) != 2:
             self.diffuse_to_direct = self._wiener.underdetermined_diffuse_to_direct
-            self.estimated_ids = ()
 
     def advance_update(self) -> bool:
         """Do the next iteration of an update; return whether it is complete."""
@@ -457,7 +455,6 @@ class OnlineDemixer:
             return False
         if len(self.steering.track_ids) == 2 and self.steering.vectors is not None:
             self.diffuse_to_direct = self.steering.diffuse_to_direct(self._wiener)
-            self.estimated_ids = tuple(self.steering.track_ids)
         return True
 
     def retain(self, track_ids: Sequence[int]) -> None:

@@ -103,9 +103,10 @@ class StreamRenderer:
 
     @property
     def diffuse_ratio(self) -> float | None:
-        """Diffuse-to-direct ratio of a pair in anechoic windows; None if it is not estimated."""
-        is_estimated = bool(self.demixer.estimated_ids) and not self.reverberant
-        return self.demixer.diffuse_to_direct if is_estimated else None
+        """Diffuse-to-direct ratio of a pair in anechoic windows; None without such a pair."""
+        steering = self.demixer.steering
+        pair = len(steering.track_ids) == 2 and steering.vectors is not None
+        return self.demixer.diffuse_to_direct if pair and not self.reverberant else None
 
     def push(self, x: Array, masks: Array | None, rows: Sequence[int]) -> Array:
         """Process a hop (2, hop); return signals (n_sources, 2, hop).
@@ -233,13 +234,13 @@ class StreamRenderer:
         """
         while self._pending is not None and self._pending.tracks == tracks:
             self._advance_update(self._pending)
-        static = forgetting <= self._latency.steering.static_forgetting
-        same_rows = tuple(tracks.values()) == self._fir_rows
-        self._fir_is_current = self._fir_is_current and static and same_rows
         in_stft_domain = masks is not None or not self._fir_is_current
         self._pending = _FilterUpdate(
             dict(tracks), forgetting, expected, in_stft_domain, from_masks=masks is not None
         )
+        static = forgetting <= self._latency.steering.static_forgetting
+        same_rows = tuple(tracks.values()) == self._fir_rows
+        self._fir_is_current = self._fir_is_current and static and same_rows
         if in_stft_domain:
             self.demixer.begin_update(list(tracks), masks, forgetting, expected)
 

@@ -116,10 +116,9 @@ class OnlineTracker:
             # Without the track, its mixing weight goes to the others and the diffuse component.
             without = others / max(1 - weights[m], 1e-3)
             crossing = self._update_crossing(m, now)
-            # The share of a moving track changes with its direction.
+            # The shares of tracks that meet are arbitrary.
             track.frequency_bound = (
-                track.state is TrackState.TENTATIVE
-                and len(tracks) > 1
+                len(tracks) > 1
                 and not any(one.moving for one in tracks)
                 and is_frequency_bound(likelihoods, m, v, self.buffer.steps, self.buffer.bands)
             )

@@ -9,7 +9,6 @@ share that steps explain, and that bands of frequencies explain.
     q_n   share of the track in bin n, among all tracks
     u_n   weight of bin n: its vote, without the part of the diffuse component
     R²    Σ_g U_g (q̄_g - q̄)² / Σ_n u_n (q_n - q̄)², for groups g of bins with total weight U_g
-    R̄²    1 - (1 - R²) (B - 1) / (B - G): R² of random groups grows with their number G, R̄² is 0
 """
 
 from __future__ import annotations
@@ -39,22 +38,15 @@ def is_frequency_bound(
 
 
 def explained_variance(values: Array, weights: Array, groups: Indices) -> float:
-    """Return R̄², at most 1: the part of the weighted variance of values that groups explain.
-
-    B is the effective number of values, (Σ u)² / Σ u², and G the number of groups that occur.
+    """Return R² (0 to 1): the part of the weighted variance of values that groups explain.
 
     >>> explained_variance(np.array([0.0, 0, 1, 1]), np.ones(4), np.array([0, 0, 1, 1]))
     1.0
     >>> explained_variance(np.array([0.0, 1, 0, 1]), np.ones(4), np.array([0, 0, 1, 1]))
-    -0.5
+    0.0
     """
     mean = float(weights @ values) / max(float(weights.sum()), 1e-300)
     totals = np.bincount(groups, weights)
     means = np.bincount(groups, weights * values) / np.maximum(totals, 1e-300)
     variance = float(weights @ (values - mean) ** 2)
-    explained = float(totals @ (means - mean) ** 2) / max(variance, 1e-300)
-    n_values = float(weights.sum()) ** 2 / max(float(weights @ weights), 1e-300)
-    n_groups = int((totals > 0).sum())
-    if n_groups >= n_values:  # too few values for so many groups
-        return 0.0
-    return 1 - (1 - explained) * (n_values - 1) / (n_values - n_groups)
+    return float(totals @ (means - mean) ** 2) / max(variance, 1e-300)
