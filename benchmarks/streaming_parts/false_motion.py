@@ -30,13 +30,10 @@ SECONDS = 8.0
 
 
 def random_room(rng: np.random.Generator) -> ea.Room:
-    """Return a room of random shape, with the listener anywhere at least 1.6 m from the walls.
-
-    Talkers are at a distance of 1.5 m, also above the listener.
-    """
-    size = rng.uniform([3.5, 3.5, 3.2], [10.0, 8.0, 4.0])
-    position = 1.6 + rng.uniform(size=3) * (size - 3.2)
-    position[2] = rng.uniform(1.3, 1.6)
+    """Return a room of random shape, with the listener anywhere at least 1 m from the walls."""
+    size = rng.uniform([3.5, 3.0, 2.4], [10.0, 8.0, 4.0])
+    position = 1.0 + rng.uniform(size=3) * (size - 2.0)
+    position[2] = rng.uniform(1.1, 1.7)
     shortest = ea.Room(tuple(size), 10.0, tuple(position)).smallest_t60_seconds
     t60 = max(float(np.exp(rng.uniform(np.log(0.2), np.log(0.8)))), 1.05 * shortest)
     return ea.Room(tuple(size), t60, tuple(position))

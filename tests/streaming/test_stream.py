@@ -191,20 +191,15 @@ def test_past_covariances_decay_and_are_counted_once() -> None:
         for x in rng.normal(size=(frames, 2, 2, F + 1)):
             demixer.append(x[0] + 1j * x[1])
 
-    def update(pair: tuple[int, int], masks: np.ndarray | None, forgetting: float) -> None:
-        demixer.begin_update(pair, masks, forgetting)
-        while not demixer.advance_update():
-            pass
-
     append(2 * T)
-    update((1, 2), rng.uniform(size=(2, F, T)), 0.0)
+    demixer.update((1, 2), rng.uniform(size=(2, F, T)), 0.0)
     pair = demixer.steering._pairs[1, 2]
     before, ear_levels = pair.past.copy(), pair.ear_levels
     assert before.any()
     for _ in range(3):
         append(8)
-        update((1, 3), rng.uniform(size=(2, F, T)), 0.0)
-    update((1, 2), None, 0.5)
+        demixer.update((1, 3), rng.uniform(size=(2, F, T)), 0.0)
+    demixer.update((1, 2), None, 0.5)
     change = (ear_levels / pair.ear_levels).T
     expected = 0.5 * np.exp(-24 * filterbank.hop_seconds / 60.0) * before
     expected = change[:, :, None] * change[:, None, :] * expected

@@ -107,7 +107,6 @@ class FirDemixer:
         self._n_future = min(look_ahead, self._n_past)
         n_taps = self._n_future + self._n_past
         self._fir = FirFilterBank(filterbank.hop, n_taps, look_ahead - self._n_future)
-        self._taps_are_due = False  # the steering vectors are newer than the taps
         # Hops from the centre of a long window to that of a synthesis window that ends with it
         self._lag = (window_hops - filterbank.synthesis_hops) // 2
 
@@ -131,40 +130,26 @@ class FirDemixer:
         """Forget the steering vectors of pairs with other tracks."""
         self.steering.retain(track_ids)
 
-    def begin_update(
+    def update(
         self,
         track_ids: Sequence[int],
         shorter: OnlineSteeringVectors | None,
         forgetting: float,
         expected: ExpectedCues | None = None,
     ) -> None:
-        """Begin an update of the filters of two tracks.
+        """Update the filters of two tracks.
 
         With steering vectors from `shorter` windows, the estimation restarts from their masks.
         """
         q = None if shorter is None else self._initial_masks(shorter)
-        self.steering.begin_update(track_ids, q, forgetting, expected)
-        self._taps_are_due = True
-
-    def advance_update(self) -> bool:
-        """Do the next iteration of an update; return whether it is complete."""
-        if not self.steering.advance_update():
-            return False
-        if self._taps_are_due:
-            self._taps_are_due = False
-            self._update_taps()
-            return False
-        return True
-
-    def _update_taps(self) -> None:
-        """Use the filters of the current steering vectors from the next hop on."""
+        self.steering.update(track_ids, q, forgetting, expected)
         if self.steering.vectors is not None:
             H = self._demixing_filters(self.steering)
             fade_fraction, n_steps = self._settings.fade_fraction, self._settings.fit_steps
             taps = truncated_taps(H, self._n_future, self._n_past, fade_fraction)
             if n_steps:
                 Phi = self.steering.covariances()
-                taps = fit_taps(H.astype(np.complex64), Phi, taps, self._n_future, n_steps)
+                taps = fit_taps(H, Phi, taps, self._n_future, n_steps)
             self._fir.set_taps(taps)
 
     def separate_offline(self, masks: Array, hops: Array | Indices, x: Array) -> Array:
@@ -223,49 +208,35 @@ def truncated_taps(spectrum: Complex, n_future: int, n_past: int, fade_fraction:
 def fit_taps(spectrum: Complex, Phi: Complex, start: Array, n_future: int, n_steps: int) -> Array:
     """Minimize J by conjugate gradients from `start` (n_future + n_past, 2, 2).
 
-    `spectrum` and the covariances Phi are (N / 2 + 1, 2, 2). Each step decreases J. The steps have
-    the precision of `spectrum`; single precision takes half of the time.
+    `spectrum` and the covariances Phi are (N / 2 + 1, 2, 2). Each step decreases J.
     """
-    precision = spectrum.real.dtype
-    N, n_past = 2 * (len(spectrum) - 1), len(start) - n_future
+    N = 2 * (len(spectrum) - 1)
     power = np.trace(Phi, axis1=1, axis2=2).real
     # Loaded relative to the mean power, so that silent frequencies stay determined.
     loaded_covariances = Phi / max(float(power.mean()), 1e-300) + 1e-4 * np.eye(2)
-    (left, cross), (_, right) = loaded_covariances.transpose(1, 2, 0).astype(spectrum.dtype)
-    left, right, conjugate = left.real.copy(), right.real.copy(), cross.conj()
-    padded = np.zeros((2, 2, N), dtype=precision)
 
     def restrict(values: Complex) -> Array:
-        """Return the taps within the look-ahead of filters (2, 2, N / 2 + 1) times Φ."""
-        product = np.empty_like(values)
-        product[:, 0] = values[:, 0] * left + values[:, 1] * conjugate
-        product[:, 1] = values[:, 0] * cross + values[:, 1] * right
-        h = scipy.fft.irfft(product, n=N, axis=-1)
-        return np.concatenate([h[..., N - n_future :], h[..., :n_past]], axis=-1)
+        """Return the taps within the look-ahead of filters times Φ."""
+        h = scipy.fft.irfft(values @ loaded_covariances, n=N, axis=0)
+        return np.concatenate([h[N - n_future :], h[: len(start) - n_future]])
 
     def transform(h: Array) -> Complex:
-        """Return the transform (2, 2, N / 2 + 1) of taps."""
-        padded[..., N - n_future :], padded[..., :n_past] = h[..., :n_future], h[..., n_future:]
-        return np.asarray(scipy.fft.rfft(padded, axis=-1))
+        """Return the transform (N / 2 + 1, 2, 2) of taps."""
+        padded = np.zeros((N, 2, 2))
+        padded[N - n_future :], padded[: len(h) - n_future] = h[:n_future], h[n_future:]
+        return np.asarray(scipy.fft.rfft(padded, axis=0))
 
-    # Samples on the last axis: contiguous transforms
-    h = np.ascontiguousarray(start.transpose(1, 2, 0), dtype=precision)
-    residual = restrict(spectrum.transpose(1, 2, 0) - transform(h))  # negative gradient
-    direction, size = residual, _sizes(residual, residual)
+    h = start
+    residual = restrict(spectrum - transform(h))  # negative gradient, per output channel
+    direction, size = residual, (residual**2).sum(axis=(0, 2))
     for _ in range(n_steps):
         image = restrict(transform(direction))
-        step = size / (_sizes(direction, image) + 1e-30)
-        h = h + step * direction
-        residual = residual - step * image
-        previous_size, size = size, _sizes(residual, residual)
-        direction = residual + (size / (previous_size + 1e-30)) * direction
-    return h.transpose(2, 0, 1).astype(np.float64)
-
-
-def _sizes(first: Array, second: Array) -> Array:
-    """Return the inner products (2, 1, 1) of taps (2, 2, n), per output channel."""
-    sizes: Array = np.einsum("oin,oin->o", first, second)[:, None, None]
-    return sizes
+        step = size / ((direction * image).sum(axis=(0, 2)) + 1e-300)
+        h = h + step[:, None] * direction
+        residual = residual - step[:, None] * image
+        previous_size, size = size, (residual**2).sum(axis=(0, 2))
+        direction = residual + (size / (previous_size + 1e-300))[:, None] * direction
+    return h
 
 
 class FirFilterBank:

@@ -17,10 +17,6 @@ recent frames, and of older ones with decaying weight:
 
 For more than two tracks, the steering vectors are the principal eigenvectors of their masked
 covariances.
-
-An update takes longer than a hop should: `begin_update` prepares it and `advance_update` does one
-iteration of it, once per hop. Until the last one, the previous steering vectors are used; those of
-new tracks are the principal eigenvectors of their masked covariances.
 """
 
 from __future__ import annotations
@@ -35,8 +31,8 @@ from earatlas.features.stft import squared_magnitude
 from earatlas.separation.demixing.determined import (
     REVERBERANT_SMOOTHING,
     DemixingSettings,
-    PairEstimation,
     SecondMoments,
+    estimate_pair,
     iterative_projection,
     principal_steering_vectors,
     smooth_powers,
@@ -133,17 +129,6 @@ class _PairState:
         self.ear_levels = ear_levels
 
 
-@dataclass(eq=False, slots=True)
-class _PairUpdate:
-    """An update of the steering vectors of two tracks that is not complete yet."""
-
-    moments: SecondMoments  # of the valid recent frames, normalized
-    ear_levels: Array  # (2, F) levels by which they are normalized
-    forgetting: float  # 0 to 1, part of the statistics that motion voids
-    n_new_frames: int  # since the previous update
-    estimation: PairEstimation | None  # from masks; None: refine the known estimate
-
-
 class OnlineSteeringVectors:
     """Steering vectors of the tracks of a stream, for one filterbank."""
 
@@ -185,7 +170,6 @@ class OnlineSteeringVectors:
         self._static_since_hop = 0  # hop at which the last motion ended
         self._accumulated_forgetting = 0.0  # since the current motion began
         self._pairs: dict[tuple[int, ...], _PairState] = {}
-        self._pending: _PairUpdate | None = None
         self.track_ids: tuple[int, ...] = ()
         self.ear_levels = np.ones((2, F))  # levels by which the vectors are normalized
         self.vectors: Complex | None = None  # A of `track_ids`; None with too few frames
@@ -241,10 +225,8 @@ class OnlineSteeringVectors:
             self._static_since_hop = self._hops
 
     def retain(self, track_ids: Sequence[int]) -> None:
-        """Forget pairs with other tracks, and an update for one of them."""
+        """Forget pairs with other tracks."""
         self._pairs = {ids: pair for ids, pair in self._pairs.items() if set(ids) <= set(track_ids)}
-        if self.track_ids not in self._pairs:
-            self._pending = None
 
     def update(
         self,
@@ -253,67 +235,28 @@ class OnlineSteeringVectors:
         forgetting: float,
         expected: ExpectedCues | None = None,
     ) -> None:
-        """Update the steering vectors at once; see `begin_update`."""
-        self.begin_update(track_ids, q, forgetting, expected)
-        while not self.advance_update():
-            pass
-
-    def begin_update(
-        self,
-        track_ids: Sequence[int],
-        q: Array | None,
-        forgetting: float,
-        expected: ExpectedCues | None = None,
-    ) -> None:
-        """Begin an update for tracks, with masks q (M, F, T) of the recent frames.
+        """Update the steering vectors for tracks, with masks q (M, F, T) of the recent frames.
 
         Without masks, the estimate of a known pair is refined. `forgetting` (0 to 1) is the part of
         the statistics that the motion of the tracks voids. The `expected` cues of a pair, at the
         frequencies of the masks, determine its order.
         """
-        has_changed, self.track_ids = self.track_ids != tuple(track_ids), tuple(track_ids)
-        self._pending = None
+        self.track_ids = tuple(track_ids)
         self.register_motion(forgetting)
         T = self._n_valid_frames(forgetting)
         T = T if q is None else min(q.shape[-1], T)
-        n_new_frames, self._n_new_frames = self._n_new_frames, 0
         if len(track_ids) < 2 or self.settings.min_frames > T:
-            self.vectors = None
+            self.vectors, self._n_new_frames = None, 0
             return
         ear_levels = np.sqrt(self._ear_powers)
-        ear_levels = np.maximum(ear_levels, 1e-6 * float(ear_levels.max()) + 1e-12)
-        moments, self._n_used_frames = self._frames.moments(T, ear_levels), T
+        self.ear_levels = np.maximum(ear_levels, 1e-6 * float(ear_levels.max()) + 1e-12)
+        moments, self._n_used_frames = self._frames.moments(T, self.ear_levels), T
         masks: Array | None = None if q is None else np.asarray(q[..., -T:], dtype=np.float32)
-        if len(track_ids) > 2:
-            if masks is not None:
-                self.vectors = principal_steering_vectors(moments.covariances(masks**2))
-                self.ear_levels = ear_levels
-            return
-        state, estimation = self._pair_state(ear_levels), None
-        if masks is not None:
-            masked = slice(None, self.n_mask_frequencies)
-            if expected is not None:
-                expected = expected.at(self.mask_rows[masked], ear_levels[:, masked])
-            estimation = PairEstimation(
-                moments, masks, self.frequencies_hz[masked], self._demixing, expected=expected
-            )
-        if has_changed or self.vectors is None:
-            is_new = estimation is not None and state.n_updates == 0
-            self.vectors = estimation.vectors if estimation and is_new else state.vectors
-            self.ear_levels = ear_levels
-        self._pending = _PairUpdate(moments, ear_levels, forgetting, n_new_frames, estimation)
-
-    def advance_update(self) -> bool:
-        """Do the next iteration of an update; return whether it is complete."""
-        update = self._pending
-        if update is None:
-            return True
-        if update.estimation is not None and not update.estimation.done:
-            update.estimation.advance()
-            return False
-        self._pending = None
-        self.vectors, self.ear_levels = self._update_pair(update), update.ear_levels
-        return True
+        if len(track_ids) == 2:
+            self.vectors = self._update_pair(moments, masks, forgetting, expected)
+        elif masks is not None:
+            self.vectors = principal_steering_vectors(moments.covariances(masks**2))
+        self._n_new_frames = 0
 
     def _n_valid_frames(self, forgetting: float) -> int:
         """Return the number of recent frames since the last motion."""
@@ -328,8 +271,7 @@ class OnlineSteeringVectors:
     def without_pairs(self) -> OnlineSteeringVectors:
         """Return a copy with the same frames in which no pair is known."""
         copied = copy.copy(self)
-        copied._pairs, copied._pending = {}, None
-        copied._static_since_hop, copied._accumulated_forgetting = 0, 0.0
+        copied._pairs, copied._static_since_hop, copied._accumulated_forgetting = {}, 0, 0.0
         return copied
 
     def covariances(self) -> Complex:
@@ -349,23 +291,33 @@ class OnlineSteeringVectors:
         """Return the diffuse-to-direct ratio ε of a pair, after its update."""
         assert self.vectors is not None
         n_low = max(int(np.searchsorted(self.frequencies_hz, settings.max_hz)), 1)
-        n_frames = min(self._n_used_frames, len(self._frames))
-        moments = self._frames.moments(n_frames, self.ear_levels[:, :n_low])
+        moments = self._frames.moments(self._n_used_frames, self.ear_levels[:, :n_low])
         A = self.vectors[:n_low]
         return estimate_diffuse_to_direct(moments, A, moments.power_fractions(A), settings)
 
-    def _update_pair(self, update: _PairUpdate) -> Complex:
-        """Return A (F, 2, 2) of two sources; an estimate from masks replaces the earlier one."""
-        state, settings, moments = self._pairs[self.track_ids], self.settings, update.moments
+    def _update_pair(
+        self,
+        moments: SecondMoments,
+        q: Array | None,
+        forgetting: float,
+        expected: ExpectedCues | None,
+    ) -> Complex:
+        """Return A (F, 2, 2) of two sources; with masks q (2, F, T) the estimate restarts."""
+        state, settings, T = self._pair_state(), self.settings, moments.values.shape[-1]
         n_masked, sizes = self.n_mask_frequencies, self._demixing.second_smoothing
         # Other tracks may have been rendered since the last update of this pair.
         idle_seconds = (self._hops - state.updated_hop) * self._hop_seconds
-        state.past *= (1 - update.forgetting) * np.exp(-idle_seconds / settings.past_seconds)
-        if update.estimation is None:
+        state.past *= (1 - forgetting) * np.exp(-idle_seconds / settings.past_seconds)
+        if q is None:
             A = iterative_projection(moments, state.vectors, sizes, n_masked, state.past)
         else:  # restart from the masks: estimates from few frames may be wrong
             state.past[:] = 0
-            A, permuted = update.estimation.vectors, update.estimation.permuted
+            masked = slice(None, n_masked)
+            if expected is not None:
+                expected = expected.at(self.mask_rows[masked], self.ear_levels[:, masked])
+            A, permuted = estimate_pair(
+                moments, q, self.frequencies_hz[masked], self._demixing, expected=expected
+            )
             established = state.n_updates >= settings.permutable_updates
             if self._keep_identity and established and _is_swapped(moments, A, state.vectors):
                 A, permuted = A[..., ::-1], ~permuted
@@ -373,24 +325,23 @@ class OnlineSteeringVectors:
         state.vectors, state.updated_hop = A, self._hops
         # A moving pair restarts, and is counted again once it is static.
         restarts = self._accumulated_forgetting > settings.restart_forgetting
-        state.n_updates = 0 if restarts else state.n_updates + (update.forgetting == 0)
-        # The oldest frames are the next to leave.
-        if self._max_frames == moments.values.shape[-1] and update.n_new_frames:
+        state.n_updates = 0 if restarts else state.n_updates + (forgetting == 0)
+        if self._max_frames == T and self._n_new_frames:  # the oldest frames are the next to leave
             v = smooth_powers(moments.powers(A), sizes[-1], moments.floor, n_masked)
-            oldest = slice(0, update.n_new_frames)
+            oldest = slice(0, self._n_new_frames)
             state.past += SecondMoments(moments.values[..., oldest]).covariances(1 / v[..., oldest])
         return A
 
-    def _pair_state(self, ear_levels: Array) -> _PairState:
-        """Return the state of the current pair, normalized by ear levels (2, F)."""
+    def _pair_state(self) -> _PairState:
+        """Return the state of the current pair, normalized by the current ear levels."""
         state = self._pairs.get(self.track_ids)
         if state is None:
             F = len(self.frequencies_hz)
             A = np.tile(np.eye(2, dtype=np.complex128), (F, 1, 1))
             zeros = np.zeros((2, F, 2, 2), dtype=np.complex128)
-            state = _PairState(A, zeros, ear_levels, np.zeros(F, dtype=bool))
+            state = _PairState(A, zeros, self.ear_levels, np.zeros(F, dtype=bool))
             self._pairs[self.track_ids] = state
-        state.rescale(ear_levels)
+        state.rescale(self.ear_levels)
         return state
 
 
@@ -433,29 +384,22 @@ class OnlineDemixer:
         if self.steering.advance():
             self.steering.append(spectra[:, 1:])
 
-    def begin_update(
+    def update(
         self,
         track_ids: Sequence[int],
         masks: Array | None,
         forgetting: float,
         expected: ExpectedCues | None = None,
     ) -> None:
-        """Begin an update of the steering vectors of tracks; masks are (M, mask frequencies, T).
+        """Update the steering vectors of tracks; masks are (M, mask frequencies, T).
 
-        See `OnlineSteeringVectors.begin_update` for the other parameters.
+        See `OnlineSteeringVectors.update` for the other parameters.
         """
         q = None if masks is None else masks[:, self.steering.mask_rows]
-        self.steering.begin_update(track_ids, q, forgetting, expected)
-        if len(track_ids) != 2:
-            self.diffuse_to_direct = self._wiener.underdetermined_diffuse_to_direct
-
-    def advance_update(self) -> bool:
-        """Do the next iteration of an update; return whether it is complete."""
-        if not self.steering.advance_update():
-            return False
-        if len(self.steering.track_ids) == 2 and self.steering.vectors is not None:
+        self.steering.update(track_ids, q, forgetting, expected)
+        self.diffuse_to_direct = self._wiener.underdetermined_diffuse_to_direct
+        if len(track_ids) == 2 and self.steering.vectors is not None:
             self.diffuse_to_direct = self.steering.diffuse_to_direct(self._wiener)
-        return True
 
     def retain(self, track_ids: Sequence[int]) -> None:
         """Forget all other tracks."""

@@ -92,7 +92,6 @@ class StreamRenderer:
         self._active_fir: FirDemixer | None = None  # source of the output; None: the STFT domain
         # Rows of the two tracks that FIR filters separate; None: the track was deleted
         self._fir_rows: tuple[int | None, int | None] = (None, None)
-        self._pending: _FilterUpdate | None = None
         count = round(latency.steering.recent_seconds / self.filterbank.hop_seconds)
         self._recent_hops: deque[Array] = deque(maxlen=count + latency.reverberant_fir_hops)
 
@@ -111,15 +110,12 @@ class StreamRenderer:
     def push(self, x: Array, masks: Array | None, rows: Sequence[int]) -> Array:
         """Process a hop (2, hop); return signals (n_sources, 2, hop).
 
-        `rows` are the rows of the signals that the masks (M, F) belong to. One part of an update of
-        the filters is done.
+        `rows` are the rows of the signals that the masks (M, F) belong to.
         """
         self._recent_hops.append(x)
         self._frames.append(x)
         for fir_demixer in _unique(self._fir_demixer, self._active_fir):
             fir_demixer.append(x)
-        if self._pending is not None:
-            self._advance_update(self._pending)
         if masks is None:
             self._n_stft_hops = 0
             if self.demixer.steering.advance():
@@ -169,7 +165,7 @@ class StreamRenderer:
         if row in self._fir_rows:
             first, second = self._fir_rows
             self._fir_rows = (None if first == row else first, None if second == row else second)
-            self._fir_is_current, self._pending = False, None
+            self._fir_is_current = False
 
     def retain(self, track_ids: Sequence[int]) -> None:
         """Forget the filters of all other tracks."""
@@ -185,11 +181,9 @@ class StreamRenderer:
         self._overlap_add = self._overlap_add.with_filterbank(self.filterbank)
         self.demixer = self._new_demixer(reverberant=reverberant)
         self._fir_demixer = self._new_fir_demixer(reverberant=reverberant)
-        self._fir_is_current, self._pending = False, None
+        self._fir_is_current = False
         for x in self._recent_hops:
-            self._frames.append(x)
-            if self.demixer.steering.advance():
-                self.demixer.steering.append(self._frames.spectra()[:, 1:])
+            self.demixer.append(self._frames.push(x))
             self._fir_demixer.append(x)
 
     def _new_demixer(self, *, reverberant: bool) -> OnlineDemixer:
@@ -220,71 +214,34 @@ class StreamRenderer:
         rows: Indices = self.demixer.steering.kept_rows(len(frames))
         return np.concatenate([frames[i] for i in rows], axis=-1)
 
-    def begin_update(
+    def update(
         self,
         tracks: Mapping[int, int],
         masks: Array | None,
         forgetting: float,
         expected: ExpectedCues | None = None,
     ) -> None:
-        """Begin an update of the filters for tracks, given by id with their rows.
+        """Update the filters for tracks, given by id with their rows.
 
-        The next hops do one part of it each; an earlier one that is not complete is completed if it
-        is for the same tracks. See `OnlineDemixer.begin_update` for the other parameters.
+        See `OnlineDemixer.update` for the other parameters.
         """
-        while self._pending is not None and self._pending.tracks == tracks:
-            self._advance_update(self._pending)
-        in_stft_domain = masks is not None or not self._fir_is_current
-        self._pending = _FilterUpdate(
-            dict(tracks), forgetting, expected, in_stft_domain, from_masks=masks is not None
-        )
-        static = forgetting <= self._latency.steering.static_forgetting
-        same_rows = tuple(tracks.values()) == self._fir_rows
-        self._fir_is_current = self._fir_is_current and static and same_rows
-        if in_stft_domain:
-            self.demixer.begin_update(list(tracks), masks, forgetting, expected)
-
-    def _advance_update(self, update: _FilterUpdate) -> None:
-        """Do the next part of an update: in the STFT domain, then of the FIR filters."""
-        fir_demixer = self._fir_demixer
-        if update.is_fir:
-            if fir_demixer.advance_update():
-                self._pending, self._fir_is_current = None, fir_demixer.ready
-        elif not update.in_stft_domain or self.demixer.advance_update():
-            update.is_fir = self._begin_fir_update(update)
-            if not update.is_fir:
-                self._pending = None
-
-    def _begin_fir_update(self, update: _FilterUpdate) -> bool:
-        """Begin the update of the FIR filters; return whether there is one."""
-        ids, fir_demixer = list(update.tracks), self._fir_demixer
+        ids, fir_demixer = list(tracks), self._fir_demixer
+        was_current, self._fir_is_current = self._fir_is_current, False
+        if masks is not None or not was_current:
+            self.demixer.update(ids, masks, forgetting, expected)
         if len(ids) != 2:
-            return False
-        rows = (update.tracks[ids[0]], update.tracks[ids[1]])
+            return
+        rows = (tracks[ids[0]], tracks[ids[1]])
         if self._active_fir is fir_demixer and rows != self._fir_rows:
-            return False  # rows change at once, filters fade: the STFT domain is used in between
-        if update.forgetting > self._latency.steering.static_forgetting:
+            return  # rows change at once, filters fade: the STFT domain takes over in between
+        if forgetting > self._latency.steering.static_forgetting:
             fir_demixer.retain([])
-            fir_demixer.steering.register_motion(update.forgetting)
-            return False
-        if self.demixer.steering.vectors is None:
-            return False
-        shorter = self.demixer.steering if update.from_masks else None
-        fir_demixer.begin_update(ids, shorter, update.forgetting, update.expected)
-        self._fir_rows = rows
-        return True
-
-
-@dataclass(eq=False, slots=True)
-class _FilterUpdate:
-    """An update of all filters that is not complete yet."""
-
-    tracks: Mapping[int, int]  # rows of the signals, by track id
-    forgetting: float  # 0 to 1, part of the statistics that motion voids
-    expected: ExpectedCues | None
-    in_stft_domain: bool  # the filters of the STFT domain are updated, too
-    from_masks: bool  # the estimation restarts from masks
-    is_fir: bool = False  # only the FIR filters are left
+            fir_demixer.steering.register_motion(forgetting)
+        elif self.demixer.steering.vectors is not None:
+            shorter = self.demixer.steering if masks is not None else None
+            fir_demixer.update(ids, shorter, forgetting, expected)
+            self._fir_is_current = fir_demixer.ready
+            self._fir_rows = rows
 
 
 def _unique(*demixers: FirDemixer | None) -> list[FirDemixer]:

@@ -117,20 +117,19 @@ class TrackStage:
         """The head's current yaw in degrees."""
         return float(self._yaws_at(np.array([self.now]))[0])
 
-    def push(self, hop: Hop, diffuse_ratio: float | None) -> int:
-        """Process a hop; return the number of hops since the last step of the tracker.
+    def push(self, hop: Hop, diffuse_ratio: float | None) -> bool:
+        """Process a hop; return whether it completed a step, so that the tracks have changed.
 
         `diffuse_ratio` is the diffuse-to-direct ratio of two separated sources, if it is known.
         """
         self._n_hops += 1
         self._samples.append(hop.resampled)
-        hops_since_step = self._n_hops % self._hops_per_step
-        if hops_since_step:
-            return hops_since_step
+        if self._n_hops % self._hops_per_step:
+            return False
         samples, self._samples = np.concatenate(self._samples, axis=1), []
         seconds = self._hops_per_step * self._hop_seconds
         self.front_end.step(samples, self.now, seconds, diffuse_ratio)
-        return 0
+        return True
 
     def correct(self, masks: MaskStage, rendered_ids: Sequence[int]) -> None:
         """Correct the tracks by directions from cues, and by the separated signals.
@@ -285,8 +284,8 @@ class RenderStage:
                 chosen.append(track)
         return tuple(sorted(track.id for track in chosen))
 
-    def begin_update(self, masks: MaskStage, positions: TrackPositions) -> None:
-        """Begin an update of the filters of the selected tracks, one part of it per hop."""
+    def update(self, masks: MaskStage, positions: TrackPositions) -> None:
+        """Update the filters of the selected tracks."""
         renderer, ids = self.renderer, self.ids
         forgetting = max((positions.forgetting[i] for i in ids), default=0.0)
         recent_masks = expected = None
@@ -298,4 +297,4 @@ class RenderStage:
             if len(ids) == 2 and not renderer.reverberant:
                 expected = masks.model.expected_cues(ids)
         rows = {i: self._rows[i] for i in ids}
-        renderer.begin_update(rows, recent_masks, forgetting, expected)
+        renderer.update(rows, recent_masks, forgetting, expected)

@@ -281,23 +281,21 @@ class Live:
         """Process samples (2, n), and report with the signals up to input sample `until`."""
         tracking, masking, rendering = self._tracking, self._masking, self._rendering
         for hop in self._input.hops(x):
-            hops_since_step = tracking.push(hop, rendering.renderer.diffuse_ratio)
+            step_ended = tracking.push(hop, rendering.renderer.diffuse_ratio)
             masks = masking.push(hop, rendering.mask_ids)
             signals = rendering.push(hop, masks)
             tracking.speaker_test.append(hop.resampled, signals)
             self._output.append(signals)
-            # The work after a step of the tracker is spread over the hops up to the next one.
-            if hops_since_step == 1:
-                tracking.correct(masking, rendering.ids)
-            elif hops_since_step == 2:
+            if step_ended:
                 self._update()
         time, now = self._input.n_samples / self.rate, tracking.now
         doubts = (*self._input.doubts, *tracking.doubts)
         return self._output.report(until, time, now, tracking.front_end, doubts)
 
     def _update(self) -> None:
-        """Update masks and filters after a step of the tracker, for the next hops."""
+        """Update tracks, masks and filters after a step of the tracker, for the next hops."""
         tracking, masking, rendering = self._tracking, self._masking, self._rendering
+        tracking.correct(masking, rendering.ids)
         tracks, reverberant = (
             tracking.tracker.confirmed,
             tracking.front_end.reverberation.reverberant,
@@ -306,4 +304,4 @@ class Live:
         if rendering.select(tracks, tracking.now, reverberant=reverberant):
             positions = tracking.positions()
             masking.model.update(positions.directions, positions.forgetting)
-            rendering.begin_update(masking, positions)
+            rendering.update(masking, positions)

@@ -20,10 +20,9 @@ of transitions. What causes them, with settings of `earatlas.tracking.settings`:
                   the required gain (`_required_gain`), which is larger on the cone of confusion of
                   an active track
     hit or miss   `_is_hit`: the gain of the newest bins and of all buffered bins
-    confirmation  `_is_due`: enough hits at the required gain, which is larger if two static tracks
-                  share the bins by frequency and not by time (`earatlas.tracking.share_variance`).
-                  A track that continues a lost one is absorbed by it (`_continues`); if there are
-                  `max_tracks`, the one with the oldest hit is replaced if it coasts
+    confirmation  `_is_due`: enough hits at the required gain. A track that continues a lost one is
+                  absorbed by it (`_continues`); if there are `max_tracks`, the one with the oldest
+                  hit is replaced if it coasts
     death         `_has_timed_out`: too many misses of a tentative track, too long without a hit;
                   `_delete_redundant`: a low gain for long beside a track with a higher gain
 
@@ -49,7 +48,6 @@ from earatlas.tracking.online_track import OnlineTrack, TrackEvent, TrackState
 from earatlas.tracking.onset_buffer import OnsetBuffer
 from earatlas.tracking.position_update import PositionUpdate
 from earatlas.tracking.settings import TrackerSettings
-from earatlas.tracking.share_variance import is_frequency_bound
 from earatlas.types import Array, Single
 
 __all__ = ["OnlineTracker"]
@@ -116,12 +114,6 @@ class OnlineTracker:
             # Without the track, its mixing weight goes to the others and the diffuse component.
             without = others / max(1 - weights[m], 1e-3)
             crossing = self._update_crossing(m, now)
-            # The shares of tracks that meet are arbitrary.
-            track.frequency_bound = (
-                len(tracks) > 1
-                and not any(one.moving for one in tracks)
-                and is_frequency_bound(likelihoods, m, v, self.buffer.steps, self.buffer.bands)
-            )
             self._update_score(track, v * np.log(total / without), v, now, crossing)
             if crossing and track.moving:
                 continue
@@ -222,15 +214,11 @@ class OnlineTracker:
             for t in self.tracks
             if t is not track and t.is_active(now) and (t.confirmed or t.id < track.id)
         ]
-        confirmation = self.settings.confirmation
-        required = self._initiation_threshold(len(others))
-        if track.is_confirmed_by_signal(now, confirmation.signal_seconds):
-            return required
-        if any(self.buffer.is_on_cone(other, track.vector) for other in others):
-            required += self.settings.initiation.same_cone_nats_per_bin
-        if others and track.frequency_bound and track.state is TrackState.TENTATIVE:
-            required = max(required, confirmation.frequency_bound_nats_per_bin)
-        return required
+        shared = any(self.buffer.is_on_cone(other, track.vector) for other in others)
+        if track.is_confirmed_by_signal(now, self.settings.confirmation.signal_seconds):
+            shared = False
+        penalty = self.settings.initiation.same_cone_nats_per_bin if shared else 0.0
+        return self._initiation_threshold(len(others)) + penalty
 
     def _initiation_threshold(self, n_others: int) -> float:
         """Return the gain, in nats per bin, that one more track needs beside `n_others`."""

@@ -123,7 +123,6 @@ class OnlineTrack:
     misses: int = 0  # steps without a hit since the last one, apart from crossings
     gain: float = 0.0  # log-likelihood ratio over the buffered bins, nats per bin
     total_gain: float = 0.0  # sum of the gain over all hits
-    frequency_bound: bool = False  # frequencies explain its share of the bins, not time
     low_likelihood_steps: int = 0  # hits with a low gain since the last higher gain
     confirmed_by_signal_at: float = -np.inf  # seconds, when its signal was a speaker of its own
     posterior: TrackPosterior | None = None  # of a static track; None: not known yet

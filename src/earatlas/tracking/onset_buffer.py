@@ -120,17 +120,6 @@ class OnsetBuffer:
         return len(self._f)
 
     @property
-    def steps(self) -> Indices:
-        """Step (B,) of each bin, 0 for the oldest."""
-        return np.repeat(np.arange(len(self.bins_per_step)), self.bins_per_step)
-
-    @property
-    def bands(self) -> Indices:
-        """Band (B,) of frequencies of each bin."""
-        n_frequencies = len(self._sound.onset_settings.frequencies_hz)
-        return self._f * self._settings.n_bands // n_frequencies
-
-    @property
     def newest(self) -> slice:
         """The bins of the last step."""
         begin = len(self) - int(self.bins_per_step[-1]) if len(self.bins_per_step) else 0

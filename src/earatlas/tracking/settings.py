@@ -44,7 +44,6 @@ class OnsetBufferSettings:
     max_bins_per_step: int = 50  # bins with the largest rise that are kept per step
     yaw_group_degrees: float = 2.0  # bins whose head yaws differ by less are evaluated together
     fine_cells: int = 24  # coarse directions that are refined for the posterior of a track
-    n_bands: int = 24  # bands of frequencies, of equal width
     gate_degrees: float = 12.0  # directions this close to a track belong to it
     mixture: OnsetMixtureSettings = MIXTURE_SETTINGS  # of the bins in the buffer
 
@@ -87,7 +86,6 @@ class ConfirmationSettings:
     strong_hits: int = 2  # the same for a track above strong_gain_ratio
     strong_gain_ratio: float = 2.0  # gain over the required gain
     signal_seconds: float = 4.0  # for so long a confirmation by the separated signal is valid
-    frequency_bound_nats_per_bin: float = 0.6  # gain, if frequencies explain the share of a track
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,11 +38,8 @@ class TrackPosterior:
 
     def radius_90(self, vector: Array) -> float:
         """Return the radius in degrees around a unit vector (3,) that holds 90 %."""
-        # The 0.1 quantile of the cosines, by a partition instead of sorted angles: reports need it
-        # for each track.
-        cosines = self.vectors @ vector
-        rank = int(0.1 * (len(cosines) - 1))
-        return float(np.degrees(np.arccos(np.clip(np.partition(cosines, rank)[rank], -1, 1))))
+        angles = np.degrees(np.arccos(np.clip(self.vectors @ vector, -1, 1)))
+        return float(np.quantile(angles, 0.9))
 
     def alternatives(self, vector: Array) -> tuple[Alternative, ...]:
         """Return the peaks, that of a unit vector (3,) first; empty if 90 % are close to it."""

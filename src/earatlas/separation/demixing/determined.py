@@ -55,7 +55,6 @@ from earatlas.types import Array, Complex, Mask, Spectra
 __all__ = [
     "REVERBERANT_SMOOTHING",
     "DemixingSettings",
-    "PairEstimation",
     "SecondMoments",
     "determinant",
     "estimate_pair",
@@ -214,69 +213,25 @@ def estimate_pair(
     permuted : boolean array of shape (F,)
         Frequencies at which the masks have the opposite order.
     """
-    estimation = PairEstimation(
-        moments, q, frequencies_hz, settings, initial=initial, expected=expected
-    )
-    while not estimation.done:
-        estimation.advance()
-    return estimation.vectors, estimation.permuted
-
-
-class PairEstimation:
-    """The iterations of `estimate_pair`, one at a time: a stream spreads them over its hops.
-
-    Parameters are those of `estimate_pair`. `vectors` (F, 2, 2) are the current steering vectors
-    and `permuted` (F,) the frequencies at which the masks have the opposite order.
-    """
-
-    def __init__(
-        self,
-        moments: SecondMoments,
-        q: Array,
-        frequencies_hz: Array,
-        settings: DemixingSettings,
-        *,
-        initial: Complex | None = None,
-        expected: ExpectedCues | None = None,
-    ) -> None:
-        self._moments, self._q, self._frequencies_hz = moments, q, frequencies_hz
-        self._permutation, self._expected = settings.permutation, expected
-        A = principal_steering_vectors(moments.covariances(q**2)) if initial is None else initial
-        self.vectors = regularize_collinear(A)
-        self.permuted: Mask = np.zeros(len(A), dtype=bool)
-        # Smoothing sizes of the iterations; None: permutation alignment
-        self._iterations: list[tuple[int, int] | None] = [*settings.first_smoothing]
-        self._iterations += [None, *settings.second_smoothing] * settings.alignments
-
-    @property
-    def done(self) -> bool:
-        """Whether no iteration is left."""
-        return not self._iterations
-
-    def advance(self) -> None:
-        """Do the next iteration."""
-        size = self._iterations.pop(0)
-        if size is None:
-            self._align()
-        else:
-            n_masked = len(self._frequencies_hz)
-            self.vectors = iterative_projection(self._moments, self.vectors, (size,), n_masked)
-
-    def _align(self) -> None:
-        """Swap the sources where the masks and all frequencies together require it."""
-        A, q, permuted = self.vectors, self._q, self.permuted
-        masked, powers = slice(None, len(self._frequencies_hz)), self._moments.powers(A)
-        agreement = 0.0 if self._expected is None else self._expected.agreement(A[masked])
+    n_masked = len(frequencies_hz)
+    A = principal_steering_vectors(moments.covariances(q**2)) if initial is None else initial
+    A = iterative_projection(moments, regularize_collinear(A), settings.first_smoothing, n_masked)
+    permuted = np.zeros(len(A), dtype=bool)
+    for _ in range(settings.alignments):
+        masked, powers = slice(None, n_masked), moments.powers(A)
+        agreement = 0.0 if expected is None else expected.agreement(A[masked])
         swap = np.zeros(len(A), dtype=bool)
         swap[masked] = align_permutation(
             powers[:, masked],
             np.where(permuted[masked, None], q[::-1, masked], q[:, masked]),
-            self._frequencies_hz,
+            frequencies_hz,
             agreement,
-            self._permutation,
+            settings.permutation,
         )
-        self.permuted = permuted ^ swap
-        self.vectors = np.where(swap[:, None, None], A[..., ::-1], A)
+        permuted ^= swap
+        A = np.where(swap[:, None, None], A[..., ::-1], A)
+        A = iterative_projection(moments, A, settings.second_smoothing, n_masked)
+    return A, permuted
 
 
 def iterative_projection(
