@@ -104,7 +104,7 @@ class _Module:
 def package_hash() -> str:
     """Return 12 hexadecimal digits for all modules and data of this package on the disk."""
     digest = hashlib.sha256()
-    for path in sorted([*_ROOT.rglob("*.py"), *(_ROOT / "data").iterdir()]):
+    for path in sorted([*_ROOT.rglob("*.py"), *(_ROOT / "data").glob("*")]):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(_ROOT).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)

@@ -70,6 +70,7 @@ class FakeStart:
         """VESSL with N bins; a run completes a trial."""
         return SimpleNamespace(
             bins=range(N_BINS),
+            directions=None,
             run=lambda trial: self._state(trial.count, "candidates"),
         )
 

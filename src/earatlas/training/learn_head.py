@@ -170,9 +170,9 @@ def _progress_steps(progress: Progress | None, steps: tuple[int, ...]) -> Callab
 
 def _restrict_to_space(head: Head, space: Space) -> Head:
     """Return the directions of the head that belong to the space."""
-    if space.unit_name and head.space.unit_name != space.unit_name:
+    if head.space.unit_name != space.unit_name:
         raise InputError(
-            f"space must have the unit of the head, got {space} ({space.unit_name}) "
+            f"space must have the unit of the head, got {space} ({space.unit_name or 'no unit'}) "
             f"for the {head.label_name} of '{head.name}' in {head.space.unit_name}. Omit the "
             "space, or label the recordings accordingly."
         )
