@@ -6,8 +6,8 @@ sheets and scripts of pages. Code that computes the data does not count: rows of
 of their own, and the pictures of the gallery show the method, not figures that anybody compares.
 
 A picture whose fingerprint differs is stale. It is listed by this command and marked on the site
-(this module is a hook of mkdocs) if the package is installed there, and no test fails for it: `python docs/gallery.py` makes all
-pictures again that need no measured data.
+(this module is a hook of mkdocs) if the package is installed there, and no test fails for it:
+`python docs/gallery.py` makes all pictures again that need no measured data.
 """
 
 from __future__ import annotations
