@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from protocol import DATA, load_head, speech_excerpt, utterances
+from streaming_parts.false_motion import random_room
 from streaming_parts.other_heads import DEVELOPMENT as OTHER_DEVELOPMENT
 from streaming_parts.other_heads import JUDGEMENT as OTHER_JUDGEMENT
 from streaming_parts.other_heads import Row, load_atlas
@@ -28,16 +29,6 @@ from earatlas.localization.diagnostics import DoubtKind
 
 SECONDS, DISTANCE_METRES = 8.0, 1.5
 Heads = Callable[[], Sequence[ea.Head]]
-
-
-def random_room(rng: np.random.Generator) -> ea.Room:
-    """Return a room of random shape, with the listener anywhere at least 1 m from the walls."""
-    size = rng.uniform([3.5, 3.0, 2.4], [10.0, 8.0, 4.0])
-    position = 1.0 + rng.uniform(size=3) * (size - 2.0)
-    position[2] = rng.uniform(1.1, 1.7)
-    shortest = ea.Room(tuple(size), 10.0, tuple(position)).smallest_t60_seconds
-    t60 = max(float(np.exp(rng.uniform(np.log(0.2), np.log(0.8)))), 1.05 * shortest)
-    return ea.Room(tuple(size), t60, tuple(position))
 
 
 def single_talkers(row: Row, count: int, seed: int) -> Iterator[ea.Audio]:
