@@ -27,7 +27,7 @@ __all__ = ["code_hash", "drawing_hash", "package_hash", "reached_units"]
 _ROOT = Path(__file__).parent
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Reference = tuple[str, str]
-# Modules that change no number: lazy names of the package, messages, files and caches.
+# Modules that change no number: lazy names of the package, messages, files, processes and caches.
 _NOT_FOLLOWED = frozenset(
     {
         "earatlas",
@@ -35,6 +35,7 @@ _NOT_FOLLOWED = frozenset(
         "earatlas.code_hash",
         "earatlas.experiments.array_cache",
         "earatlas.files",
+        "earatlas.fork_server",
         "earatlas.notebooks",
         "earatlas.types",
         "earatlas.wording",

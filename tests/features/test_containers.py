@@ -216,7 +216,7 @@ def test_the_decoding_process_crashes(tmp_path: Path) -> None:
     path.write_bytes(sound(tmp_path, "mp3", seconds=2.0))
     blocks = ea.read_blocks(path, block_seconds=0.1, warn=False)
     next(blocks)
-    process = decoder._server._process
+    process = decoder.SERVER.process
     assert process is not None
     os.killpg(process.pid, signal.SIGKILL)  # the process and the fork that reads the file
     with pytest.raises(ea.InputError, match=r"not complete.*crashes the decoder"):

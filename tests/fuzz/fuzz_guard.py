@@ -127,7 +127,7 @@ def _main(module: str, name: str, first: str, last: str, seed: str, folder: str)
     for number in range(int(first), int(last)):
         random = np.random.default_rng([int(seed), number])
         path.write_bytes(format.mutate(bases[int(random.integers(len(bases)))], random))
-        reader = sofa_subprocess._reader._process
+        reader = sofa_subprocess.SERVER.process
         pids: list[int | str] = ["self"] + ([reader.pid] if reader else [])
         for pid in pids:
             _reset_peak(pid)

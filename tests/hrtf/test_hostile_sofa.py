@@ -9,15 +9,18 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import netCDF4
 import numpy as np
 import pytest
 from fuzz_hdf5 import HOSTILE_CHANGES
 
+from earatlas import fork_server
 from earatlas.errors import InputError
 from earatlas.hrtf import sofa_subprocess
 from earatlas.hrtf.sofa import load_sofa, read_sofa
@@ -81,9 +84,9 @@ def change(valid_file: Path, tmp_path: Path) -> Callable[[Edit], Path]:
 @pytest.fixture
 def new_reader() -> Iterator[None]:
     """Use a new reading process during the test."""
-    sofa_subprocess._reader._end()
+    sofa_subprocess.SERVER.end()
     yield
-    sofa_subprocess._reader._end()
+    sofa_subprocess.SERVER.end()
 
 
 def test_subprocess_returns_the_contents_of_the_file(valid_file: Path) -> None:
@@ -110,16 +113,18 @@ def test_crash_of_the_library_is_an_input_error(tmp_path: Path, valid_file: Path
 @pytest.mark.usefixtures("new_reader")
 def test_timeout_is_an_input_error(valid_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The processor time of the reading process is limited."""
-    endless = "import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 2))\nwhile True: pass"
-    monkeypatch.setattr(sofa_subprocess, "_START", endless)
+    endless = "def read(path):\n while True: pass\ns.read_sofa_file = read\n" + (
+        "s.LIMITS = dataclasses.replace(s.LIMITS, seconds=0)"
+    )
+    monkeypatch.setattr(fork_server, "_START", _patched_reader(endless))
     with pytest.raises(InputError, match="takes more than 10 s"):
         load_sofa(valid_file)
 
 
 def _patched_reader(change: str) -> str:
     """Return the code of a reader whose module `s` is changed."""
-    module = "import time, dataclasses, earatlas.hrtf.sofa_subprocess as s"
-    return sofa_subprocess._START.replace("serve()", f"{module}; {change}; serve()")
+    modules = "import time, dataclasses, earatlas.hrtf.sofa_subprocess as s"
+    return fork_server._START.replace("serve(*", f"\n{modules}\n{change}\nserve(*")
 
 
 @pytest.mark.usefixtures("new_reader")
@@ -128,7 +133,7 @@ def test_waiting_reader_is_killed(valid_file: Path, monkeypatch: pytest.MonkeyPa
     change = "s.read_sofa_file = lambda path: time.sleep(600); " + (
         "s.LIMITS = dataclasses.replace(s.LIMITS, seconds=0, wall_factor=1)"
     )
-    monkeypatch.setattr(sofa_subprocess, "_START", _patched_reader(change))
+    monkeypatch.setattr(fork_server, "_START", _patched_reader(change))
     with pytest.raises(InputError, match="takes more than 10 s"):
         load_sofa(valid_file)
 
@@ -142,11 +147,11 @@ def test_reader_keeps_no_memory(
     change = "read = s.read_sofa_file; kept = []; " + (
         "s.read_sofa_file = lambda path: (kept.append(b'x' * (40 << 20)), read(path))[1]"
     )
-    monkeypatch.setattr(sofa_subprocess, "_START", _patched_reader(change))
+    monkeypatch.setattr(fork_server, "_START", _patched_reader(change))
     sizes = []
     for _ in range(3):
         assert len(load_sofa(path).directions) == 12
-        reader = sofa_subprocess._reader._process
+        reader = sofa_subprocess.SERVER.process
         assert reader is not None
         pages = int(Path(f"/proc/{reader.pid}/statm").read_text().split()[1])
         sizes.append(pages * resource.getpagesize())
@@ -196,37 +201,29 @@ def test_reader_under_a_memory_limit(valid_file: Path, tmp_path: Path) -> None:
     assert len(load_sofa(path).directions) == 12
 
 
-@pytest.mark.usefixtures("new_reader")
-def test_interrupted_reader_is_replaced(
+def test_interrupted_request(
     valid_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its partial response is not read as the response to the next request."""
     path = shutil.copy(valid_file, tmp_path / "y.SOFA")
-    load_sofa(path)
-    first = sofa_subprocess._reader._process
     with monkeypatch.context() as patch:
-        patch.setattr(
-            sofa_subprocess, "_read_array", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
-        )
+        interrupt = Mock(side_effect=KeyboardInterrupt)
+        patch.setattr(fork_server.Connection, "_receive_array", interrupt)
         with pytest.raises(KeyboardInterrupt):
             load_sofa(path)
-    assert sofa_subprocess._reader._process is None
-    assert first is not None
-    assert first.poll() is not None
     assert len(load_sofa(path).directions) == 12
 
 
 @pytest.mark.usefixtures("new_reader")
 def test_killed_reader_is_restarted(valid_file: Path, tmp_path: Path) -> None:
-    """The current file is an error, and the next one is read."""
+    """A process that was killed between two files is replaced, and no file is lost."""
     path = shutil.copy(valid_file, tmp_path / "y.SOFA")
     load_sofa(path)
-    assert sofa_subprocess._reader._process is not None
-    os.kill(sofa_subprocess._reader._process.pid, signal.SIGKILL)
-    sofa_subprocess._reader._process.wait()
-    with pytest.raises(InputError, match="cannot be read"):
-        load_sofa(path)
-    assert len(load_sofa(path).directions) == 12
+    assert sofa_subprocess.SERVER.process is not None
+    os.kill(sofa_subprocess.SERVER.process.pid, signal.SIGKILL)
+    with ThreadPoolExecutor(4) as threads:
+        heads = list(threads.map(load_sofa, [path] * 4))
+    assert [len(head.directions) for head in heads] == [12] * 4
 
 
 def _typed(make: Callable[[netCDF4.Dataset], Any]) -> Edit:
