@@ -1,6 +1,8 @@
 """Tests of options, selections, names and given directions of recordings in the studio."""
 
+import io
 import json
+import zipfile
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,8 +104,26 @@ def test_given_directions_and_names(page: Page, uploaded: str) -> None:
 def test_sources_are_renamed(page: Page, uploaded: str) -> None:
     """A name is kept for the reloaded page, and is that of the saved file."""
     separate(page, uploaded, n_sources=2)
-    answer = page.post(f"recordings/{uploaded}/names", json={"names": ["Ada", "../x\ny"]})
-    assert answer.json() == {"names": ["Ada", "xy"]}
+    drawn = page.wait(page.post("pictures", json={"recordings": [uploaded]}).json())
+    assert drawn["state"] == "done"
+    answer = page.post(f"recordings/{uploaded}/names", json={"names": ["Ada", "../x\ny"]}).json()
+    assert answer["names"] == ["Ada", "xy"]
+    assert page.wait(answer)["state"] == "done"
+    report = page.get(f"recordings/{uploaded}/files/report.html").text
+    assert "Ada" in report
+    assert "</span>Ada</h2>" in report
+    assert "</span>source1</h2>" not in report
+    tables = [page.get(f"recordings/{uploaded}/files/{n}.csv").text for n in ("sources", "tracks")]
+    assert all(",Ada," in table and ",source1," not in table for table in tables)
+    saved = page.get(f"recordings/{uploaded}/files/separated.json").json()
+    assert [source["name"] for source in saved["sources"]] == ["Ada", "xy"]
+    assert (
+        page.wait(page.post("pictures", json={"recordings": [uploaded]}).json())["state"] == "done"
+    )
+    archive = page.get(f"archive?recordings={uploaded}").content
+    with zipfile.ZipFile(io.BytesIO(archive)) as files:
+        assert "pictures/Ada_direction.svg" in files.namelist()
+        assert "pictures/source1_direction.svg" not in files.namelist()
     job = page.get("recordings").json()["recordings"][0]["job"]
     labels = [one["label"] for one in page.get(f"jobs/{job}").json()["result"]["sources"]]
     assert labels == ["Ada", "xy"]
@@ -113,6 +133,24 @@ def test_sources_are_renamed(page: Page, uploaded: str) -> None:
         refused = page.post(f"recordings/{uploaded}/names", json={"names": names})
         assert refused.status_code == 400
         assert refused.json()["error"].startswith("names must be")
+
+
+def test_removed_source_leaves_the_colours_of_the_others(page: Page, uploaded: str) -> None:
+    """Report and pictures have the number and the colour of the page."""
+    view = separate(page, uploaded, directions=PLACES[1:], names=[""], numbers=[2])
+    assert view["sources"][0]["colour"] == COLOURS[1]
+    report = page.get(f"recordings/{uploaded}/files/report.html").text
+    assert '<span class="badge">2</span>source2' in report
+    assert f'stroke="{COLOURS[1]}"' in report
+    assert COLOURS[0] not in report.replace(f"stroke:{COLOURS[0]}", "")
+    assert (
+        page.wait(page.post("pictures", json={"recordings": [uploaded]}).json())["state"] == "done"
+    )
+    archive = page.get(f"archive?recordings={uploaded}").content
+    with zipfile.ZipFile(io.BytesIO(archive)) as files:
+        picture = files.read("pictures/source2_direction.svg").decode()
+    assert COLOURS[1] in picture
+    assert COLOURS[0] not in picture
 
 
 def test_selection(page: Page, uploaded: str, mixture: np.ndarray, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ server starts quickly.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.resources import files
+from typing import Protocol
 
 __all__ = [
     "AZIMUTH_TICKS",
@@ -32,6 +34,7 @@ __all__ = [
     "WHITE",
     "shared_css",
     "source_colour",
+    "source_numbers",
 ]
 
 INK, GREY = "#1f2933", "#7b8794"  # text; frames and axes
@@ -56,6 +59,19 @@ MISSING_OPACITY = 0.43  # opacity of the grey of missing bins, on light and dark
 def source_colour(m: int) -> str:
     """Return the colour of source m."""
     return COLOURS[m % len(COLOURS)]
+
+
+class Numbered(Protocol):
+    """A source that may have a number of its own."""
+
+    @property
+    def number(self) -> int | None:
+        """Number in pictures, counted from 0; None: its position in the scene."""
+
+
+def source_numbers(sources: Iterable[Numbered]) -> list[int]:
+    """Return the numbers of the sources of a scene, which determine their colours, from 0."""
+    return [m if one.number is None else one.number for m, one in enumerate(sources)]
 
 
 def shared_css() -> str:

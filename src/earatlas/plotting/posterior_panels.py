@@ -187,11 +187,18 @@ def draw_posterior(
 
 
 def draw_posteriors(
-    axes: Axes, posteriors: Sequence[DirectionPosterior], *, directions: ArrayLike | None = None
+    axes: Axes,
+    posteriors: Sequence[DirectionPosterior],
+    *,
+    directions: ArrayLike | None = None,
+    numbers: Sequence[int] | None = None,
 ) -> None:
-    """Draw the regions of all sources in their colours, and rings at true `directions` (M, C)."""
+    """Draw the regions of all sources in their colours, and rings at true `directions` (M, C).
+
+    `numbers` (from 0) determine the colours; by default they are those of the order.
+    """
     space = posteriors[0].space
-    for m, posterior in enumerate(posteriors):
+    for m, posterior in zip(numbers or range(len(posteriors)), posteriors, strict=True):
         drawn = posterior_map(posterior)
         if space.dims == 1:
             draw_density_curve(axes, drawn, source_colour(m))

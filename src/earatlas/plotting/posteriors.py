@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from earatlas.errors import InputError
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane, Space
-from earatlas.plotting.palette import COLOURS, GREY, INK, MARKERS, MISSING
+from earatlas.plotting.palette import COLOURS, GREY, INK, MARKERS, MISSING, source_colour
 from earatlas.plotting.posterior_maps import (
     MapSettings,
     PosteriorMap,
@@ -115,11 +115,11 @@ def plot_posterior(
     >>> plot_posterior(ea.example_atlas().localize_file("recording.wav"))  # doctest: +SKIP
     """
     found = _direction_posterior(posterior)
-    space = found.space
+    space, colour = found.space, source_colour(getattr(posterior, "number", None) or 0)
     if ax is not None:
         text = f"{title}: {_describe(found)}" if title else _describe(found)
         marks = posterior_marks(found, truth=truth, mean=True)
-        _draw_close_up(ax, space, zoomed_map(found, truth=truth), marks, text)
+        _draw_close_up(ax, space, zoomed_map(found, truth=truth), marks, text, colour)
         return axes_figure(ax)
     figure = new_figure(9.0, 4.2)
     grid = figure.add_gridspec(2, 2, width_ratios=(2.9, 1.0), height_ratios=(1.0, 1.2))
@@ -130,15 +130,15 @@ def plot_posterior(
     marks = posterior_marks(found, truth=truth, mean=True)
     description = _describe(found)
     if cap is None:
-        _draw_close_up(figure.add_subplot(grid[:, 0]), space, close_up, marks, description)
+        _draw_close_up(figure.add_subplot(grid[:, 0]), space, close_up, marks, description, colour)
     else:
         polar_axes = PolarAxes(figure, grid[:, 0])
         figure.add_subplot(polar_axes)
-        _draw_polar_cap(polar_axes, cap, marks, description)
+        _draw_polar_cap(polar_axes, cap, marks, description, colour)
     zoomed = close_up.extent != whole.extent
     if zoomed:
-        _draw_overview(figure.add_subplot(grid[0, 1]), space, whole, close_up)
-    _draw_legend(figure.add_subplot(grid[1 if zoomed else 0, 1]), space, marks)
+        _draw_overview(figure.add_subplot(grid[0, 1]), space, whole, close_up, colour)
+    _draw_legend(figure.add_subplot(grid[1 if zoomed else 0, 1]), space, marks, colour)
     return add_title(figure, title)
 
 
@@ -164,27 +164,34 @@ def _describe(posterior: DirectionPosterior) -> str:
 
 
 def _draw_close_up(
-    axes: Axes, space: Space, close_up: PosteriorMap, marks: Sequence[Mark], title: str
+    axes: Axes,
+    space: Space,
+    close_up: PosteriorMap,
+    marks: Sequence[Mark],
+    title: str,
+    colour: str,
 ) -> None:
     """Draw a map with its marks and title."""
-    _draw_map(axes, space, close_up)
+    _draw_map(axes, space, close_up, colour)
     draw_marks(axes, space, close_up, marks)
     label_axes(axes, space, title)
 
 
-def _draw_map(axes: Axes, space: Space, drawn: PosteriorMap) -> None:
+def _draw_map(axes: Axes, space: Space, drawn: PosteriorMap, colour: str) -> None:
     """Draw the credible regions, with the limits of the map."""
     add_grid(axes)
     if space.dims == 1:
-        draw_density_curve(axes, drawn, COLOURS[0])
+        draw_density_curve(axes, drawn, colour)
         return
-    draw_regions(axes, (drawn.x, drawn.y, drawn.credible_levels), COLOURS[0])
+    draw_regions(axes, (drawn.x, drawn.y, drawn.credible_levels), colour)
     left, right, low, high = drawn.extent
     axes.set_xlim(left, right)
     axes.set_ylim(low, high)
 
 
-def _draw_polar_cap(axes: PolarAxes, cap: PosteriorMap, marks: Sequence[Mark], title: str) -> None:
+def _draw_polar_cap(
+    axes: PolarAxes, cap: PosteriorMap, marks: Sequence[Mark], title: str, colour: str
+) -> None:
     """Draw the regions around a pole as seen from above: front at the top, left on the left."""
     sign = np.sign(cap.y[0])  # sign of the pole's elevation
     levels = cap.credible_levels if sign > 0 else cap.credible_levels[::-1]  # from rim to pole
@@ -193,7 +200,7 @@ def _draw_polar_cap(axes: PolarAxes, cap: PosteriorMap, marks: Sequence[Mark], t
     levels = np.concatenate([levels, levels[:, :1]], axis=1)
     azimuth = np.radians(np.append(cap.x, cap.x[0] + 360))
     polar_distance = np.append(np.sort(90 - np.abs(cap.y))[::-1], 0.0)  # degrees from the pole
-    draw_regions(axes, (azimuth, polar_distance, levels), COLOURS[0])
+    draw_regions(axes, (azimuth, polar_distance, levels), colour)
     for mark in marks:
         place = np.radians(mark.place[0]), 90 - sign * mark.place[1]
         draw_mark(axes, *place, mark)
@@ -207,9 +214,11 @@ def _draw_polar_cap(axes: PolarAxes, cap: PosteriorMap, marks: Sequence[Mark], t
     style_axes(add_grid(axes), escape_mathtext(title))
 
 
-def _draw_overview(axes: Axes, space: Space, whole: PosteriorMap, close_up: PosteriorMap) -> None:
+def _draw_overview(
+    axes: Axes, space: Space, whole: PosteriorMap, close_up: PosteriorMap, colour: str
+) -> None:
     """Draw a small map of the whole space, with a frame around the close-up."""
-    _draw_map(axes, space, whole)
+    _draw_map(axes, space, whole, colour)
     left, right, low, high = close_up.extent
     if space.dims == 1:
         low, high = axes.get_ylim()
@@ -221,11 +230,11 @@ def _draw_overview(axes: Axes, space: Space, whole: PosteriorMap, close_up: Post
     style_axes(axes, "Overview")
 
 
-def _draw_legend(axes: Axes, space: Space, marks: Sequence[Mark]) -> None:
+def _draw_legend(axes: Axes, space: Space, marks: Sequence[Mark], colour: str) -> None:
     """Draw the legend of marks and regions."""
     axes.set_axis_off()
     regions = [
-        Patch(fc=tint_colormap(COLOURS[0])(shade), ec=COLOURS[0] if level < 0.99 else "none",
+        Patch(fc=tint_colormap(colour)(shade), ec=colour if level < 0.99 else "none",
               lw=0.9, label=f"{100 * level:.0f} % region")
         for level, shade in REGION_TINTS
     ]  # fmt: skip

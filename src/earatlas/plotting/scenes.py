@@ -28,6 +28,7 @@ from earatlas.plotting.palette import (
     ILD_LIMIT_DB,
     MISSING,
     source_colour,
+    source_numbers,
 )
 from earatlas.plotting.posterior_maps import cell_edges
 from earatlas.plotting.posterior_panels import draw_posterior, draw_posteriors
@@ -200,7 +201,8 @@ def _draw_overview(
 def _draw_directions(axes: Axes, scene: SceneSummary, directions: Array | None) -> None:
     """Draw the posteriors of all sources, and true directions (M, C) if known."""
     posteriors = [source.posterior for source in scene.sources]
-    draw_posteriors(axes, posteriors, directions=directions)
+    numbers = source_numbers(scene.sources)
+    draw_posteriors(axes, posteriors, directions=directions, numbers=numbers)
 
 
 def _draw_source(
@@ -208,31 +210,31 @@ def _draw_source(
 ) -> None:
     """Draw the row of source m: its direction, its mask, and its true mask if known."""
     source, spectrogram = scene.sources[m], scene.spectrogram
+    number = source_numbers(scene.sources)[m]
     direction = None if matched is None else matched.true_direction(m)
     axes = figure.add_subplot(grid[m + 1, 0])
     place = format_position(source.posterior.space, source.direction, source.radius_90)
     title = f"{source.name}: {place}"
-    image = draw_posterior(axes, source.posterior, m=m, title=title, truth=direction)
+    image = draw_posterior(axes, source.posterior, m=number, title=title, truth=direction)
     axes.legend(loc="lower right", fontsize=7, framealpha=0.9)
     if image is not None:
         add_colour_bar(image, axes, "log density")
     with_true_mask = matched is not None and matched.masks is not None
     axes = figure.add_subplot(grid[m + 1, 1] if with_true_mask else grid[m + 1, 1:])
-    image = draw_mask(axes, spectrogram, spectrogram.masks[m], m=m, title="Mask")
+    image = draw_mask(axes, spectrogram, spectrogram.masks[m], m=number, title="Mask")
     true = None if matched is None else matched.true_mask(m)
     if true is not None:
         name, mask = true
         axes = figure.add_subplot(grid[m + 1, 2])
-        image = draw_mask(axes, spectrogram, mask, m=m, title=f"True mask: {name}")
+        image = draw_mask(axes, spectrogram, mask, m=number, title=f"True mask: {name}")
     add_colour_bar(image, axes, "probability")
 
 
 def _draw_over_time(figure: Figure, grid: GridSpec, scene: SceneSummary) -> None:
     """Draw the last row: azimuth, elevation (not on a circle) and level of each source."""
-    tracks = [source.track for source in scene.sources]
     has_elevation = scene.sources[0].posterior.space.dims > 1
     cells = grid[-1, 0] if has_elevation else grid[-1, :2]
     draw_direction_tracks(figure.add_subplot(cells), scene.sources)
     if has_elevation:
         draw_direction_tracks(figure.add_subplot(grid[-1, 1]), scene.sources, 1)
-    draw_levels(figure.add_subplot(grid[-1, 2]), tracks)
+    draw_levels(figure.add_subplot(grid[-1, 2]), scene.sources)

@@ -23,6 +23,7 @@ from earatlas.plotting.palette import (
     ELEVATION_TICKS,
     LEVEL_RANGE_DB,
     source_colour,
+    source_numbers,
 )
 from earatlas.plotting.style import add_grid, degree_labels, style_axes
 from earatlas.separation.result import SourceSummary, SourceTrack
@@ -110,7 +111,7 @@ def draw_direction_tracks(axes: Axes, sources: Sequence[SourceSummary], column: 
 
     A source whose direction is unknown is not drawn.
     """
-    for m, source in enumerate(sources):
+    for m, source in zip(source_numbers(sources), sources, strict=True):
         if not source.direction_known:
             continue
         track = source.track
@@ -131,9 +132,10 @@ def draw_direction_tracks(axes: Axes, sources: Sequence[SourceSummary], column: 
     style_axes(add_grid(axes), "Elevation" if column else "Azimuth (left is up)", "seconds")
 
 
-def draw_levels(axes: Axes, tracks: Sequence[SourceTrack]) -> None:
+def draw_levels(axes: Axes, sources: Sequence[SourceSummary]) -> None:
     """Draw the level of each source over time, in dB relative to a full-scale sine."""
-    for m, track in enumerate(tracks):
+    tracks = [source.track for source in sources]
+    for m, track in zip(source_numbers(sources), tracks, strict=True):
         axes.plot(track.seconds, track.level_db, color=source_colour(m), linewidth=1.2)
     top = max(float(track.level_db.max()) for track in tracks)
     axes.set_ylim(top - LEVEL_RANGE_DB, top + 3)

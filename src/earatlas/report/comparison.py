@@ -24,7 +24,7 @@ from earatlas.evaluation.score import Score, score
 from earatlas.features.audio import Audio
 from earatlas.features.audio_files import read_blocks
 from earatlas.geometry.spaces import Sphere
-from earatlas.plotting.palette import source_colour
+from earatlas.plotting.palette import source_colour, source_numbers
 from earatlas.separation.result import SceneSummary
 from earatlas.types import Array
 from earatlas.wording import format_error, format_position
@@ -140,7 +140,8 @@ def _direction_cells(scene: SceneSummary, comparison: SceneComparison, i: int) -
         ends = dict.fromkeys(format_position(space, place) for place in path)
         return [" → ".join(ends), "not found", "–"]
     source = scene.sources[j]
-    dot = f'<span class="dot" style="background:{source_colour(j)}"></span>'
+    colour = source_colour(source_numbers(scene.sources)[j])
+    dot = f'<span class="dot" style="background:{colour}"></span>'
     error = format_error(space, comparison.truth.direction_error(i, source))
     over_time = comparison.truth.errors_over_time(i, source)
     if over_time is None:

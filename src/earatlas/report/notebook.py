@@ -28,6 +28,7 @@ from earatlas.plotting.palette import (
     RIGHT_EAR,
     shared_css,
     source_colour,
+    source_numbers,
 )
 from earatlas.plotting.posterior_maps import posterior_map, zoomed_map
 from earatlas.plotting.tracks import isotropic_bands
@@ -247,7 +248,7 @@ def _pictures(posterior: DirectionPosterior) -> str:
     whole = posterior_map(posterior)
     drawn = whole if others or is_unknown(radius, space) else zoomed_map(posterior)
     caption = "Map" if drawn.extent == whole.extent else "Close-up"
-    note = "probability density" if space.dims == 1 else "dark: 50 % region, light: 90 %"
+    note = "probability density" if space.dims == 1 else "strong colour: 50 % region, pale: 90 %"
     chart = ""
     if space.dims <= 2:
         chart = map_chart(
@@ -398,11 +399,12 @@ def _source_row(m: int, source: SourceSummary) -> list[str]:
 def _scene_pictures(sources: Sequence[SourceSummary]) -> str:
     """Return the head from above, or a map, and the sources over time."""
     space = sources[0].posterior.space
+    numbered = list(zip(source_numbers(sources), sources, strict=True))
     if not space.holds_directions:
-        drawn = [(m, s.posterior, posterior_map(s.posterior)) for m, s in enumerate(sources)]
+        drawn = [(m, s.posterior, posterior_map(s.posterior)) for m, s in numbered]
         return map_chart(drawn, caption="All sources", alt="Map of all sources")
     above = compass(
-        [(m, source.posterior) for m, source in enumerate(sources)],
+        [(m, source.posterior) for m, source in numbered],
         alt="The head from above, with the density of each source over azimuth",
     )
     return above if len(sources[0].track.seconds) < 2 else above + source_charts(sources)
@@ -414,11 +416,11 @@ def _(report: LiveReport) -> str:
     title = _title(f"{count} after {format_duration(report.time)}")
     if not report.sources:
         return _view(title, doubt_list(report.doubts))
-    rows = [_live_row(m, source) for m, source in enumerate(report.sources)]
+    rows = [_live_row(source) for source in report.sources]
     doubts = [f"source {s.id}: {doubt}" for s in report.sources for doubt in s.doubts]
     known = [
-        (m, _gaussian(source))
-        for m, source in enumerate(report.sources)
+        (source.id - 1, _gaussian(source))
+        for source in report.sources
         if not is_unknown(source.radius_90)
     ]
     above = compass(known, alt="The head from above, with the tracked sources")
@@ -430,11 +432,11 @@ def _(report: LiveReport) -> str:
     )
 
 
-def _live_row(m: int, source: LiveSource) -> list[str]:
+def _live_row(source: LiveSource) -> list[str]:
     """Return a tracked source as cells of a table."""
     space = _live_space(source)
     state = "active" if source.active else f"silent for {source.age:.1f} s"
-    dot = f'<span class="dot" style="background:{source_colour(m)}"></span>'
+    dot = f'<span class="dot" style="background:{source_colour(source.id - 1)}"></span>'
     unknown = is_unknown(source.radius_90)
     level = (
         f"{source.level_db:.0f}&nbsp;dB".replace("-", "−") if np.isfinite(source.level_db) else ""

@@ -6,7 +6,7 @@ of its sounds. Each method of `Sections` returns one section.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -15,6 +15,7 @@ from earatlas.plotting.palette import (
     ILD_LIMIT_DB,
     LEVEL_RANGE_DB,
     source_colour,
+    source_numbers,
 )
 from earatlas.plotting.posterior_maps import posterior_map, zoomed_map
 from earatlas.report.charts import line_chart, spectrogram_chart
@@ -48,7 +49,7 @@ from earatlas.wording import (
 __all__ = ["Sections", "colour_scale", "doubt_list"]
 
 # Explanation of a map, by the number of dimensions of the space.
-_MAP_NOTES = {1: "probability density", 2: "dark: 50 % credible region, light: 90 %"}
+_MAP_NOTES = {1: "probability density", 2: "strong colour: 50 % credible region, pale: 90 %"}
 
 
 def _card(heading: str, *content: str, kind: str = "card", style: str = "") -> str:
@@ -145,6 +146,7 @@ class Sections:
         """
         self.background = background
         self.scene, self.comparison, self.players = scene, comparison, players
+        self.numbers = source_numbers(scene.sources)
         summary = scene.spectrogram
         given = LevelSpectrogram(summary.seconds, summary.frequencies_hz, summary.level_db)
         self.spectrograms = {MIXTURE: given, **spectrograms}
@@ -182,7 +184,7 @@ class Sections:
         if not sources[0].posterior.space.holds_directions:
             return _card(heading, whole_map)
         above = compass(
-            [(m, source.posterior) for m, source in enumerate(sources)],
+            [(m, source.posterior) for m, source in self._numbered()],
             truths=truths,
             alternatives=self._alternatives(),
             alt=f"The head from above. {description}",
@@ -195,10 +197,10 @@ class Sections:
         names = "".join(
             f'<li><span class="swatch" style="background:{source_colour(m)}"></span> '
             f"{m + 1} {escape(source.name)}</li>"
-            for m, source in enumerate(sources)
+            for m, source in self._numbered()
         )
         return map_chart(
-            [(m, s.posterior, posterior_map(s.posterior)) for m, s in enumerate(sources)],
+            [(m, s.posterior, posterior_map(s.posterior)) for m, s in self._numbered()],
             truths=truths,
             alternatives=self._alternatives(),
             caption=f"All sources <span>{_MAP_NOTES[sources[0].posterior.space.dims]}</span>",
@@ -207,13 +209,13 @@ class Sections:
             background=self.background,
         )
 
+    def _numbered(self) -> Iterator[tuple[int, SourceSummary]]:
+        """Yield the sources with their numbers, which determine their colours."""
+        return zip(self.numbers, self.scene.sources, strict=True)
+
     def _alternatives(self) -> list[tuple[int, Array]]:
         """Return the further possible directions of all sources."""
-        return [
-            place
-            for m, source in enumerate(self.scene.sources)
-            for place in _alternative_places(m, source)
-        ]
+        return [place for m, source in self._numbered() for place in _alternative_places(m, source)]
 
     def _tracks(self) -> str:
         """Return charts of direction and level over time, unless there is a single row."""
@@ -249,19 +251,20 @@ class Sections:
 
     def source(self, m: int) -> str:
         """Return direction, doubts, player, close-up, spectrogram and mask of source m."""
-        source, colour = self.scene.sources[m], source_colour(m)
+        source, number = self.scene.sources[m], self.numbers[m]
+        colour = source_colour(number)
         true, positions, error = None, (), np.nan
         if self.comparison is not None:
             true = self.comparison.true_direction(m)
             error = self.comparison.direction_error(m, source)
             path = self.comparison.true_path(m)
             positions = () if path is None else tuple(path)
-        heading = f'<h2><span class="badge">{m + 1}</span>{escape(source.name)}</h2>'
+        heading = f'<h2><span class="badge">{number + 1}</span>{escape(source.name)}</h2>'
         return _card(
             "",
             f'<div class="columns"><div>{heading}{_facts(source, true, error)}'
             f"{doubt_list(source.doubts)}{self.players.get(source.name, '')}</div>"
-            f"{_close_up(m, source, true, positions)}</div>",
+            f"{_close_up(number, source, true, positions)}</div>",
             f'<div class="pictures">{self._source_charts(m, source)}</div>',
             kind="card source",
             style=f"--colour:{colour};--on:{text_colour(colour)}",
@@ -295,7 +298,7 @@ class Sections:
 
     def _source_charts(self, m: int, source: SourceSummary) -> str:
         """Return the spectrogram, the mask and, if known, the true mask of source m."""
-        summary, colour = self.scene.spectrogram, source_colour(m)
+        summary, colour = self.scene.spectrogram, source_colour(self.numbers[m])
         axes = summary.seconds, summary.frequencies_hz
         key = colour_scale(("transparent", colour), "0", "1") + _MISSING_KEY
         charts = [

@@ -14,7 +14,7 @@ from html import escape
 
 import numpy as np
 
-from earatlas.plotting.palette import LEVEL_RANGE_DB, source_colour
+from earatlas.plotting.palette import LEVEL_RANGE_DB, source_colour, source_numbers
 from earatlas.plotting.posterior_maps import cell_edges
 from earatlas.plotting.tracks import continuous_runs, marginal_bands
 from earatlas.report.charts import Chart, Ticks, tick_values, time_ticks
@@ -30,27 +30,33 @@ _ELEVATIONS = [(0.0, "below"), (0.25, "−45°"), (0.5, "0°"), (0.75, "45°"), 
 
 def track_charts(sources: Sequence[SourceSummary]) -> str:
     """Return charts of all sources over the same rows of time; on a circle without elevation."""
-    return source_charts(sources) + _level_chart([source.track for source in sources])
+    return source_charts(sources) + _level_chart(sources)
 
 
 def source_charts(sources: Sequence[SourceSummary]) -> str:
     """Return charts of azimuth and elevation of all sources over time, with their bands."""
     tracks = [source.track for source in sources]
     bands = [marginal_bands(source) if source.direction_known else None for source in sources]
-    return direction_charts(tracks, bands, elevation=sources[0].posterior.space.dims > 1)
+    elevation = sources[0].posterior.space.dims > 1
+    return direction_charts(tracks, bands, elevation=elevation, numbers=source_numbers(sources))
 
 
 def direction_charts(
-    tracks: Sequence[SourceTrack], bands: Sequence[Array | None], *, elevation: bool
+    tracks: Sequence[SourceTrack],
+    bands: Sequence[Array | None],
+    *,
+    elevation: bool,
+    numbers: Sequence[int] | None = None,
 ) -> str:
     """Return charts of azimuth and elevation over time; on a circle without elevation.
 
-    The bands have half-widths (W, C); a track without a band is not drawn.
+    The bands have half-widths (W, C); a track without a band is not drawn. `numbers` determine the
+    colours; by default they are those of the order.
     """
     seconds = tracks[0].seconds
     azimuths = _TrackPlot(seconds, -180.0, 180.0)
     elevations = _TrackPlot(seconds, -90.0, 90.0)
-    for m, (track, band) in enumerate(zip(tracks, bands, strict=True)):
+    for m, track, band in zip(numbers or range(len(tracks)), tracks, bands, strict=True):
         if band is not None:
             azimuths.add(m, track.directions[:, 0], band[:, 0])
             if elevation:
@@ -60,11 +66,12 @@ def direction_charts(
     return charts + elevations.html(f"Elevation {note}", _ELEVATIONS) if elevation else charts
 
 
-def _level_chart(tracks: Sequence[SourceTrack]) -> str:
+def _level_chart(sources: Sequence[SourceSummary]) -> str:
     """Return a chart of the levels of all sources over time."""
+    tracks = [source.track for source in sources]
     top = max(float(track.level_db.max()) for track in tracks)
     levels = _TrackPlot(tracks[0].seconds, top - LEVEL_RANGE_DB, top)
-    for m, track in enumerate(tracks):
+    for m, track in zip(source_numbers(sources), tracks, strict=True):
         levels.add(m, np.maximum(track.level_db, levels.low), None)
     values = tick_values(levels.low, levels.high, 4, (10, 20, 30))
     ticks = [(levels.fraction(v), f"{v:.0f} dB".replace("-", "−")) for v in values]

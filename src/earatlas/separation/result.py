@@ -187,6 +187,9 @@ class SourceSummary(HtmlView):
         Caveats about this source, each with the measured value and a remedy.
     given : bool
         Whether the direction was given and not estimated.
+    number : int, optional
+        Its number in pictures, counted from 0, which determines its colour; by default its
+        position in the scene.
     """
 
     name: str
@@ -196,6 +199,7 @@ class SourceSummary(HtmlView):
     evidence: Evidence = field(kw_only=True, default=Evidence(math.nan))
     doubts: tuple[Doubt, ...] = field(kw_only=True, default=())  # caveats about this source
     given: bool = field(kw_only=True, default=False)  # the direction was given, not estimated
+    number: int | None = field(kw_only=True, default=None, repr=False)  # in pictures, from 0
 
     def __repr__(self) -> str:
         unit = f" {self.posterior.space.unit_name}".rstrip()
@@ -314,6 +318,9 @@ class Source(SourceSummary):
         Caveats about this source, each with the measured value and a remedy.
     given : bool
         Whether the direction was given and not estimated.
+    number : int, optional
+        Its number in pictures, counted from 0, which determines its colour; by default its
+        position in the scene.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What all handlers of the studio share: session of a path, entries by id, JSON, and errors.
+"""What all handlers of the studio share: sessions, entries by id, JSON, uploads, and errors.
 
 The input is a request, the output the objects it names, or a response that tells in one sentence
 why it was refused.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -16,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from earatlas.errors import InputError
 from earatlas.studio.jobs import BusyError, WorkerPool
-from earatlas.studio.safety import Limits, TooLargeError, check_size
+from earatlas.studio.safety import Limits, TooLargeError, check_size, store_body
 from earatlas.studio.session import Session, Sessions
 
 __all__ = ["Handlers", "NotFoundError", "entry_of", "with_session"]
@@ -79,6 +80,16 @@ class Handlers:
         if not isinstance(value, dict):
             raise InputError("request must be a JSON object, got another value. Reload the page.")
         return value
+
+    async def store_upload(self, request: Request, path: Path) -> None:
+        """Write the body of a request into a file of limited size."""
+        limit = self.limits.upload_bytes
+        declared = request.headers.get("content-length", "0")
+        check_size(int(declared) if declared.isdecimal() else limit + 1, limit)
+        size = await store_body(request.stream(), path, limit)
+        if not size:
+            path.unlink()
+            raise InputError("file must not be empty, got 0 bytes. Choose another.")
 
 
 def entry_of(entries: dict[str, _T], entry_id: Any) -> _T:

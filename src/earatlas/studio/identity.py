@@ -78,7 +78,7 @@ def identified_scene(
         name = one.label or f"source{one.number + 1}"
         if shown.count(one.label) > 1 and one.label:  # sounds are found by the name of the source
             name = f"{name} ({one.number + 1})"
-        sources.append(replace(scene.sources[j], name=name))
+        sources.append(replace(scene.sources[j], name=name, number=one.number))
     masks = scene.spectrogram.masks[np.array(order, dtype=np.intp)]
     spectrogram = replace(scene.spectrogram, masks=masks)
     return replace(scene, sources=tuple(sources), spectrogram=spectrogram), identities, order

@@ -1,4 +1,4 @@
-"""Recordings in the studio: separate, view, and write files and a report.
+"""Recordings in the studio: separate, view, name, and write files and a report.
 
 The input is an uploaded, recorded or rendered file and an atlas. The output is JSON values for the
 page and, in the folder of the recording, mixture.wav, one sound per source, separated.json and
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,15 +25,17 @@ from earatlas.evaluation.assignment import nan_mean
 from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.features.audio import Audio
 from earatlas.features.audio_files import audio_channels, audio_seconds, read_audio
+from earatlas.plotting.palette import source_numbers
 from earatlas.report import write_report
 from earatlas.report.comparison import SceneComparison, format_decibels
 from earatlas.separation.pipeline import SeparationOptions, source_file_name
 from earatlas.separation.result import SceneSummary
 from earatlas.simulation.synthetic_speech import synthetic_speech
+from earatlas.studio.archives import PICTURES
 from earatlas.studio.identity import SourceIdentity, SourceLabels, identified_scene
 from earatlas.studio.progress import ProgressReporter
 from earatlas.studio.scenes import read_scene_truth
-from earatlas.studio.stored_scene import write_scene
+from earatlas.studio.stored_scene import read_scene, write_scene
 from earatlas.studio.tables import write_tables
 from earatlas.studio.views import colours, scene_view, spectrogram_images, truth_view
 from earatlas.wording import (
@@ -43,7 +46,7 @@ from earatlas.wording import (
     format_speed,
 )
 
-__all__ = ["MIXTURE", "separate_recording", "warm_up"]
+__all__ = ["MIXTURE", "rename_sources", "separate_recording", "warm_up"]
 
 MIXTURE = "mixture.wav"
 _RESULT = "separated.json"
@@ -63,9 +66,7 @@ def separate_recording(
     progress = reporter.stage("reading", 0.0, 0.05)
     mixture = _write_mixture(file, folder / MIXTURE, part)
     progress(1.0, 1.0)
-    truth = read_scene_truth(file.parent)
-    if truth is not None:
-        truth = replace(truth, images=tuple(part.cut(image) for image in truth.images))
+    truth = part.truth(file.parent)
     about = {
         "name": name,
         "head": str(atlas.about.get("head", "?")),
@@ -85,8 +86,7 @@ def separate_recording(
         {**answer["sources"][j], "name": source.name, "file": str(path)}
         for j, source, path in zip(order, scene.sources, files, strict=True)
     ]
-    sounds = {source.name: path for source, path in zip(scene.sources, files, strict=True)}
-    sounds = {"mixture": mixture, **sounds}
+    sounds = _sound_files(scene, folder)
     view = {
         **about,
         **scene_view(scene, identities),
@@ -104,6 +104,31 @@ def separate_recording(
         elapsed_seconds=answer["seconds"],
     )  # fmt: skip
     return {**view, "files": {**view["files"], "report": "report.html"}}
+
+
+def rename_sources(request: dict[str, Any], reporter: ProgressReporter) -> dict[str, Any]:
+    """Write the files of a separated recording again, with other names of its sources.
+
+    Its pictures are deleted; they are drawn again when somebody asks for them.
+    """
+    folder, name = Path(request["folder"]), str(request["name"])
+    reporter.stage("writing the report")
+    stored = read_scene(folder)
+    numbers = [number + 1 for number in source_numbers(stored.sources)]
+    scene, identities, _ = identified_scene(stored, None, SourceLabels(request["names"], numbers))
+    answer = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
+    for source, values in zip(scene.sources, answer["sources"], strict=True):
+        values["name"] = source.name
+    write_tables(folder, scene, identities)
+    _write_json(folder / _RESULT, answer, name)
+    write_scene(folder, scene)
+    shutil.rmtree(folder / PICTURES, ignore_errors=True)
+    truth = RecordingPart.of(request).truth(Path(request["file"]).parent)
+    write_report(
+        folder / "report.html", scene, title=name, truth=truth, files=_sound_files(scene, folder),
+        elapsed_seconds=answer["seconds"],
+    )  # fmt: skip
+    return {"names": [one.label for one in identities]}
 
 
 def _preview(
@@ -171,6 +196,13 @@ class RecordingPart:
         ears = self.channels if max(left, right) < audio.channels else (0, 1)
         return self.seconds(Audio(audio.samples[list(ears)], audio.rate))
 
+    def truth(self, folder: Path) -> GroundTruth | None:
+        """Return this part of the ground truth of a scene rendered into the folder, if any."""
+        truth = read_scene_truth(folder)
+        if truth is None:
+            return None
+        return replace(truth, images=tuple(self.cut(image) for image in truth.images))
+
     def seconds(self, audio: Audio) -> Audio:
         """Return the selected seconds of a sound."""
         if self.span is None:
@@ -227,6 +259,12 @@ def _facts(scene: SceneSummary, options: SeparationOptions, seconds: float) -> l
         f"sampling rate {format_sampling_rate(scene.rate)}",
         f"separated in {format_speed(seconds, scene.seconds)}",
     ]
+
+
+def _sound_files(scene: SceneSummary, folder: Path) -> dict[str, Path]:
+    """Return the sound files of a separated recording by the names of their sources."""
+    files = {s.name: folder / source_file_name(MIXTURE, m) for m, s in enumerate(scene.sources)}
+    return {"mixture": folder / MIXTURE, **files}
 
 
 def _files(scene: SceneSummary, tables: list[str]) -> dict[str, Any]:

@@ -135,6 +135,7 @@ class RecordingEntry:
     job: Job | None = None
     completed: Job | None = None  # the last separation that was done before `job`
     n_separations: int = 0
+    renaming: Job | None = None  # the last job that wrote the names of its sources
 
     @property
     def is_separated(self) -> bool:
@@ -166,17 +167,24 @@ class RecordingEntry:
         self.job, self.completed = job, done[-1] if done else None
         return replaced
 
-    def rename_sources(self, names: list[str]) -> list[dict[str, Any]]:
-        """Give the sources of the shown result other names, and return the sources."""
+    def rename_sources(self, names: list[str]) -> Job:
+        """Give the sources of the shown result other names; return the job that writes them."""
         job = self.shown_job
-        sources: list[dict[str, Any]] = ((job and job.result) or {}).get("sources", [])
+        writing = self.renaming is not None and not self.renaming.ended
+        if job is None or job.state != "done" or writing:
+            raise InputError(
+                "sources must be named after their report was written, got a running job. Wait "
+                "until it has ended."
+            )
+        sources: list[dict[str, Any]] = (job.result or {}).get("sources", [])
         if len(names) != len(sources):
             raise InputError(
                 f"names must be {len(sources)}, one per source, got {len(names)}. Reload the page."
             )
         for source, name in zip(sources, names, strict=True):
             source["label"] = name
-        return sources
+        self.renaming = Job({**job.request, "task": "rename", "names": names})
+        return self.renaming
 
     def saved_names(self, stem: str | None = None) -> dict[str, str]:
         """Return the names under which its files are saved, with the names of the user.

@@ -59,6 +59,7 @@ class Tasks:
             "separate": lambda request: recordings.separate_recording(
                 request, _load_atlas(request["atlas"]), self._reporter
             ),
+            "rename": lambda request: recordings.rename_sources(request, self._reporter),
             "render": lambda request: scenes.render(request, self._reporter),
             "explainer": lambda request: explainer(
                 _load_atlas(str(SIMULATED_ATLAS)), Path(request["folder"]), self._reporter

@@ -1,7 +1,6 @@
 // Correction by hand: move, merge, split, add, rename and remove sources, then separate again at these
 // directions.
 
-import { post } from "./api.js";
 import { angleSlider, announce, badge, el, formatDirection, icon, setContent, setSliders, sourceColour } from "./dom.js";
 
 const MAX_SOURCES = 6;
@@ -94,13 +93,10 @@ export class Correction {
   }
 
   // A name is valid at once, also without another separation.
-  async rename(one, item, name) {
+  rename(one, item, name) {
     one.name = item.name = name.trim();
     for (const sphere of this.result.spheres) sphere.draw(); // the card stays: it may hold the focus
-    if (one.m === null) return;
-    const { view, id, items } = this.result;
-    const { names } = await post(`recordings/${id}/names`, { names: view.sources.map((source, m) => (m === one.m ? one.name : source.label)) });
-    view.sources.forEach((source, m) => { source.label = items[m].name = names[m]; });
+    if (one.m !== null) this.result.setName(one.m, one.name);
   }
 
   again() {

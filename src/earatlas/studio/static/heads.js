@@ -23,7 +23,7 @@ export class HeadChoice {
 
   show(heads = this.heads) {
     this.heads = heads;
-    const select = el("select", { "aria-label": "Head", onchange: () => { this.app.head = select.value; } },
+    const select = el("select", { "aria-label": "Head", onchange: () => { this.app.head = select.value; this.app.page?.headChanged?.(); } },
       heads.filter((head) => head.ready).map((head) => el("option", { value: head.id, selected: head.id === this.app.head }, head.name)));
     const input = el("input", { type: "file", class: "visually-hidden", accept: ".sofa,.atlas", tabindex: -1, "aria-hidden": "true", onchange: () => input.files.length && this.addFile(input.files[0]) });
     const folder = el("input", { type: "file", class: "visually-hidden", webkitdirectory: true, tabindex: -1, "aria-hidden": "true", onchange: () => folder.files.length && this.addFiles([...folder.files].map((file) => [file.webkitRelativePath.split("/").slice(1).join("/"), file]), folder.files[0].webkitRelativePath.split("/")[0]) });
@@ -31,6 +31,16 @@ export class HeadChoice {
     this.pickFolder = () => { folder.value = ""; folder.click(); };
     this.button = el("button", { class: this.learned ? "main" : null, onclick: () => this.openDialog() }, this.buttonText());
     setContent(this.root, el("label", {}, el("span", {}, "Head "), select), this.button, input, folder);
+    this.app.page?.headChanged?.();
+  }
+
+  // The choice of the head on the start page, with what the selected one is for.
+  picker() {
+    const uses = { people: "For any person whose head was not measured. A measured head is more exact.", simulated: "For sounds that were rendered with it, such as the example.", given: "The head that the studio was started with." };
+    return [el("p", { class: "choices" }, "Whose ears?", el("span", { class: "choices", role: "group", "aria-label": "Head of the recording" },
+      this.heads.filter((head) => head.ready).map((head) => el("button", { class: "toggle", "aria-pressed": String(head.id === this.app.head), onclick: () => this.app.selectHead(head.id) }, head.name)),
+      el("button", { class: "toggle", onclick: () => this.openDialog() }, "Learn another …"))),
+    el("p", { class: "note" }, uses[this.app.head] ?? "A head that you added.")];
   }
 
   // The button shows the progress of a head that is learned while the dialog is closed.
@@ -221,7 +231,9 @@ function coverage(cells) {
   const context = canvas.getContext("2d");
   const colour = getComputedStyle(document.documentElement).getPropertyValue("--accent");
   cells.forEach((row, y) => row.forEach((density, x) => { context.globalAlpha = density; context.fillStyle = colour; context.fillRect(x, y, 1, 1); }));
-  return el("figure", {}, el("figcaption", {}, "Coverage ", el("span", {}, "left to right, top to bottom")), canvas);
+  const ticks = (name, texts) => el("span", { class: `ticks ${name}` }, texts.map((text) => el("span", {}, text)));
+  return el("figure", { class: "covered" }, el("figcaption", {}, "Coverage ", el("span", {}, "dark where directions were measured")),
+    ticks("rows", ["90°", "0°", "−90°"]), canvas, ticks("columns", ["180°", "90° left", "0°", "90° right", "180°"]));
 }
 
 async function filesBelow(entry, path) {

@@ -135,7 +135,7 @@ class LivePage {
     this.none = el("section", { class: "card" }, el("p", { class: "note" }, "No source detected yet. Speak, or make a sound near the head."));
     this.button = el("button", { class: "toggle", "aria-pressed": "false", onclick: () => this.record() }, icon("record"), "Record");
     setContent(this.root, el("div", { class: "result-grid" },
-      el("section", { class: "card", "aria-label": "Directions" }, canvas, el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), el("li", {}, "faint: silent")),
+      el("section", { class: "card", "aria-label": "Directions" }, canvas, el("ul", { class: "key" }, el("li", {}, "strong colour: 50 % region, pale: 90 % region"), el("li", {}, "faint: silent")),
         pictureMenu(() => [{ name: "Sphere", title: "Live directions", parts: [{ canvas }], draw: () => this.sphere.paint(), legend: [...this.sources].map(([id, { item, place }]) => ({ colour: item.colour, name: `${id}: ${place.textContent}` })) }])),
       el("div", { class: "side" },
         el("section", { class: "card transport", "aria-label": "Listening" }, el("h1", {}, "Listening"), this.clock, this.button,

@@ -24,11 +24,11 @@ export class PosteriorMaps {
     }));
     this.menu = pictureMenu(() => [{
       name: "Map of directions", title: `${view.name}: probability of each direction`, parts: [{ canvas: this.canvas }], draw: () => this.draw(),
-      legend: [...this.shown().map((source) => ({ colour: source.colour, name: sourceCaption(source) })), { colour: "none", name: "dark: 50 % region, light: 90 % region" }],
+      legend: [...this.shown().map((source) => ({ colour: source.colour, name: sourceCaption(source) })), { colour: "none", name: "strong colour: 50 % region, pale: 90 % region" }],
     }]);
     this.card = el("section", { class: "card", "aria-label": "Map of directions" }, el("h2", {}, "Probability of each direction"), this.canvas,
       el("p", { class: "fields" }, el("span", { class: "segments", role: "group", "aria-label": "Shown on the map" }, this.buttons), this.readOut),
-      el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), el("li", {}, "1, 2, …: close-up of one source"), el("li", {}, "small dots: further possible directions"), this.truth.length ? el("li", { class: "true" }, "ring: true direction") : null), this.menu);
+      el("ul", { class: "key" }, el("li", {}, "strong colour: 50 % region, pale: 90 % region"), el("li", {}, "1, 2, …: close-up of one source"), el("li", {}, "small dots: further possible directions"), this.truth.length ? el("li", { class: "true" }, "ring: true direction") : null), this.menu);
     this.canvas.addEventListener("pointermove", (event) => this.read(event));
     this.canvas.addEventListener("pointerleave", () => { this.readOut.textContent = " "; });
     this.stop = onAppearanceChange(this.canvas, () => this.draw());

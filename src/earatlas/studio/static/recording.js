@@ -76,8 +76,7 @@ export class RecordingPage {
         el("button", { onclick: () => this.record() }, icon("record"), "Record two channels"),
         el("button", { onclick: () => this.example() }, icon("play"), "Try two voices")),
       el("p", { class: "note" }, "WAV, FLAC, OGG or AIFF with two channels, left and right, up to 5 minutes. Nothing leaves this computer."),
-      el("p", { class: "note" }, "Analysed with the head selected above. To use your own head, drop its .sofa or .atlas file."),
-      input);
+      this.picker = el("div", { class: "picker" }, this.app.choice.picker()), input);
     const list = el("div", {});
     const saved = unsaved && el("p", { class: "choices spaced" }, el("a", { class: "button", download: "recorded.wav", href: URL.createObjectURL(unsaved) }, icon("down"), "Save the recording"));
     const alert = error ? failure(error) : null;
@@ -85,6 +84,14 @@ export class RecordingPage {
     announce("");
     setContent(this.root, alert, zone, list);
     this.listEarlier(list);
+  }
+
+  // Show another selected head, or another list of heads.
+  headChanged() {
+    if (!this.picker?.isConnected) return;
+    const focused = this.picker.contains(document.activeElement);
+    setContent(this.picker, this.app.choice.picker());
+    if (focused) this.picker.querySelector("[aria-pressed=true]")?.focus();
   }
 
   // Recordings that were separated before in this tab, also after a reload.

@@ -1,6 +1,6 @@
 // The result of a separation: directions, sources, charts over time, comparison with the truth.
 
-import { cancel, fileAddress, post, RequestError } from "./api.js";
+import { cancel, fileAddress, pollJob, post, RequestError } from "./api.js";
 import { Correction } from "./correction.js";
 import { announce, badge, el, formatDirection, icon, setContent, sourceCaption } from "./dom.js";
 import { PosteriorMaps } from "./maps.js";
@@ -78,12 +78,12 @@ export class Result {
       el("div", { class: "smalls" },
         el("figure", {}, el("figcaption", {}, "From above"), top),
         el("figure", {}, el("figcaption", {}, "From the right"), side)),
-      el("ul", { class: "key" }, el("li", {}, "dark: 50 % region, light: 90 % region"), view.truth.length ? el("li", { class: "true" }, "true direction") : null, el("li", {}, "drag or arrow keys: rotate")),
+      el("ul", { class: "key" }, el("li", {}, "strong colour: 50 % region, pale: 90 % region"), view.truth.length ? el("li", { class: "true" }, "true direction") : null, el("li", {}, "drag or arrow keys: rotate")),
       pictureMenu(() => this.spherePictures([big, top, side])));
   }
 
   spherePictures(canvases) {
-    const legend = [...this.view.sources.map((source) => ({ colour: source.colour, name: sourceCaption(source) })), { colour: "none", name: "dark: 50 % region, light: 90 % region" }];
+    const legend = [...this.view.sources.map((source) => ({ colour: source.colour, name: sourceCaption(source) })), { colour: "none", name: "strong colour: 50 % region, pale: 90 % region" }];
     return ["Sphere", "From above", "From the right"].map((name, i) => ({
       name, legend, title: this.view.name, parts: [{ canvas: canvases[i], title: i ? name : "" }], draw: () => this.spheres[i].paint(),
     }));
@@ -119,6 +119,26 @@ export class Result {
   }
 
   showReport() { this.settings.showReport(); this.correct.disabled = false; }
+
+  // Name a source. Names are written into report, tables and JSON, one change after the other.
+  setName(m, name) {
+    this.view.sources[m].label = this.items[m].name = name;
+    this.naming = (this.naming ?? Promise.resolve()).then(() => this.writeNames());
+  }
+
+  async writeNames() {
+    const { view, settings } = this;
+    settings.showWriting();
+    try {
+      const { names, job } = await post(`recordings/${this.id}/names`, { names: view.sources.map(({ label }) => label) });
+      view.sources.forEach((source, m) => { source.label = this.items[m].name = names[m]; });
+      await pollJob(job, () => this.page.result === this);
+    } catch (error) {
+      if (!(error instanceof RequestError)) throw error;
+      settings.problem.textContent = error.message;
+    }
+    settings.showReport();
+  }
 
   // --- time ----------------------------------------------------------------------------------
 

@@ -30,7 +30,6 @@ class ScenePage extends RecordingPage {
     this.list = el("div", { class: "sources" });
     const room = el("select", { onchange: () => { plan.t60 = room.value; } }, ROOMS.map(([value, label]) => el("option", { value, selected: value === plan.t60 }, label)));
     const noise = el("select", { onchange: () => { plan.snr = noise.value; } }, NOISES.map(([value, label]) => el("option", { value, selected: value === plan.snr }, label)));
-    const canRender = this.app.choice.selected?.can_render;
     setContent(this.root, error ? failure(error) : null,
       el("header", { class: "result" }, el("div", {}, el("h1", {}, "Make a scene"),
         el("p", { class: "note" }, "Drag the talkers around the head; dragged across the rim, they move to the other side. The result is compared with the true directions."))),
@@ -39,12 +38,18 @@ class ScenePage extends RecordingPage {
         el("div", { class: "side" }, this.list,
           el("section", { class: "card", "aria-label": "Room and noise" },
             el("p", { class: "fields" }, el("label", {}, "Room ", room), el("label", {}, "Noise ", noise)),
-            canRender ? null : el("p", { class: "note warn" }, "This head has an atlas but no measured responses. The scene is rendered with the simulated head."),
+            this.headNote = el("p", { class: "note" }),
             el("p", { class: "choices spaced" }, el("button", { class: "main", onclick: () => this.separate() }, icon("again"), "Render and separate"),
               this.listenButton = el("button", { onclick: () => this.listen() }, icon("play"), "Listen"))))));
     this.sphere = new Sphere(canvas, { drags: { moved: (item) => this.moved(item), chosen: (item) => this.choose(item) } });
     this.parts.push(this.sphere);
     this.showTalkers();
+    this.headChanged();
+  }
+
+  headChanged() {
+    const { selected } = this.app.choice;
+    if (this.headNote) this.headNote.textContent = selected?.can_render ? "" : `${selected?.name ?? "This head"} has no measured responses: the scene is rendered and separated with the simulated head.`;
   }
 
   showTalkers() {

@@ -10,7 +10,7 @@ export class Settings {
   constructor(result, hasReport) {
     this.result = result;
     this.hasReport = hasReport;
-    const { view } = result, { settings, files } = view;
+    const { view } = result, { settings } = view;
     const choose = (choices, chosen) => el("select", {}, choices.map(([value, label]) => el("option", { value, selected: String(chosen ?? "") === String(value) }, label)));
     const given = settings.directions ? [["given", `as corrected (${settings.directions.length})`]] : [];
     this.count = choose([...given, ["", "automatic"], ...[1, 2, 3, 4, 5, 6].map((n) => [n, String(n)])], settings.directions ? "given" : settings.n_sources);
@@ -21,20 +21,17 @@ export class Settings {
     this.ears = (settings.channels ?? [0, 1]).map((channel) => choose(channels, channel));
     const swap = () => { [this.ears[0].value, this.ears[1].value] = [this.ears[1].value, this.ears[0].value]; };
     this.problem = el("p", { class: "note", role: "alert" });
-    this.report = el("span", {});
+    this.files = el("p", { class: "choices small" });
     // A separation ends with its report; it can be repeated from then on.
     this.apply = el("button", { onclick: () => result.separate("separate", this.values()), disabled: !hasReport, title: "Separate again with these settings and the head selected above" }, icon("again"), "Apply");
-    if (hasReport) this.showReport();
-    else if (!view.preliminary) setContent(this.report, el("span", { class: "note" }, "Writing the report …"));
+    if (hasReport) this.showReport(); else this.showWriting();
     const changed = Boolean(settings.rate || settings.dry) || String(settings.channels ?? "0,1") !== "0,1";
     this.card = el("section", { class: "card more", "aria-label": "Settings and downloads" },
       el("p", { class: "fields" }, el("label", {}, "Sources ", this.count), el("label", {}, "Rendering ", this.rendering), this.apply),
       el("details", { open: changed }, el("summary", {}, "Channels and output"),
         el("p", { class: "fields" }, el("label", {}, "Left ear: channel ", this.ears[0]), el("label", {}, "right ear: channel ", this.ears[1]), el("button", { onclick: swap }, "Swap ears")),
         el("p", { class: "fields" }, el("label", {}, "Sampling rate ", this.rate), el("label", {}, this.dry, " reduce reverberation"))),
-      this.problem,
-      el("p", { class: "choices small" }, this.link(files.mixture, "Mixture"), files.sounds.map((name, m) => this.link(name, view.sources[m].label || `Source ${view.sources[m].number}`)), files.json ? this.link(files.json, "JSON") : null,
-        (files.tables ?? []).map((name) => this.link(name, name === "tracks.csv" ? "Tracks (CSV)" : "Sources (CSV)")), this.report));
+      this.problem, this.files);
   }
 
   // The fields of a request.
@@ -47,9 +44,18 @@ export class Settings {
 
   link(name, label) { return el("a", { class: "button", href: fileAddress(this.result.id, name), download: "" }, icon("down"), label); }
 
+  // The files of the result, with the names of its sources; `last` are those that follow them.
+  showFiles(...last) {
+    const { files, sources } = this.result.view;
+    setContent(this.files, this.link(files.mixture, "Mixture"), files.sounds.map((name, m) => this.link(name, sources[m].label || `Source ${sources[m].number}`)), files.json ? this.link(files.json, "JSON") : null,
+      (files.tables ?? []).map((name) => this.link(name, name === "tracks.csv" ? "Tracks (CSV)" : "Sources (CSV)")), last);
+  }
+
+  showWriting() { this.showFiles(this.result.view.preliminary ? null : el("span", { class: "note" }, "Writing the report …")); }
+
   showReport() {
     this.hasReport = true;
-    setContent(this.report, el("span", { class: "choices small" }, this.link("report.html", "Report"), zipButton("All as ZIP", () => [this.result.id])));
+    this.showFiles(this.link("report.html", "Report"), zipButton("All as ZIP", () => [this.result.id]));
     this.apply.disabled = false;
   }
 }
