@@ -58,7 +58,9 @@ def _convert(param: TyperArgument | TyperOption, value: Any) -> Any:
     annotation: Any = param.type_descriptor.annotation
     info = param.type_descriptor.parameter_info
     several = param.multiple or param.nargs == -1
-    if value is None and not param.required:
+    if value is None:
+        if param.required:
+            raise _UnusualValueError
         return () if several else None
     if not several and not _has_text(value):
         return value  # the default of the function
