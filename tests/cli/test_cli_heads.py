@@ -190,7 +190,8 @@ def test_demo_without_extras(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
     """Two talkers with synthetic speech are separated without optional packages."""
     for extra in ("espeakng_loader", "pyroomacoustics", "sklearn", "slab", "sounddevice"):
         monkeypatch.setitem(sys.modules, extra, None)
-    separate, results = demo._separate, []
+    separate = demo._separate
+    results: list[Any] = []
 
     def separate_once(*arguments: Any) -> Any:
         """Separate in the first run; the second one, whose messages are tested, reuses it."""
