@@ -1,6 +1,6 @@
 """CPU time of all tasks and their growth, as ratios to a calibration loop, beside other packages.
 
-    python benchmarks/speed.py [PART …] [--atlas FILE] [--repeats 3] [--minutes 10]
+    python benchmarks/speed.py [PART …] [--atlas FILE] [--repeats 3] [--minutes 10] [--page]
 
 Parts, with their approximate CPU seconds on one core of 2.5 GHz:
 
@@ -19,7 +19,8 @@ products, exponentials and Python calls) is measured before each part, so that m
 Numerical libraries use one thread. Recordings are made from ku100 with all directions learned, and
 recorded speech; rooms are simulated. Needs the measured data. Each figure is the least of
 `--repeats` runs where a run takes less than a second, of two elsewhere, of one for learning, growth
-and streams. Growth with the duration of an hour: --minutes 60.
+and streams. Growth with the duration of an hour: --minutes 60. With --page, the tables replace
+those in docs/figures/speed.md.
 """
 
 from __future__ import annotations
@@ -34,12 +35,19 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded
 
 from speed_parts import growth, tasks
 from speed_parts.tasks import Setting
-from speed_parts.timing import Row, calibration_loop, cpu_seconds, print_rows
+from speed_parts.timing import (
+    Row,
+    calibration_loop,
+    cpu_seconds,
+    format_rows,
+    replace_section,
+)
 
 import earatlas as ea
 
 QUICK = ("learning", "start", "localization", "separation", "streams")
 PARTS = (*QUICK, "sources", "directions", "durations", "peers")
+PAGE = Path(__file__).parents[1] / "docs" / "figures" / "speed.md"
 
 
 def measure(part: str, setting: Setting, minutes: float) -> list[Row]:
@@ -61,6 +69,14 @@ def measure(part: str, setting: Setting, minutes: float) -> list[Row]:
     }[part](setting)
 
 
+def show(part: str, rows: list[Row], unit: float, *, write: bool) -> None:
+    """Print the table of a part, and write it into the page if wanted."""
+    table = format_rows(part, rows, unit)
+    print(f"\n{table}", flush=True)
+    if write:
+        PAGE.write_text(replace_section(PAGE.read_text(), part, table))
+
+
 def main() -> None:
     """Measure and print one table per part."""
     description, _, details = (__doc__ or "").partition("\n")
@@ -73,6 +89,7 @@ def main() -> None:
     parser.add_argument("--atlas", type=Path, help="atlas of ku100; default: learn it")
     parser.add_argument("--repeats", type=int, default=3, help="the least time is reported")
     parser.add_argument("--minutes", type=float, default=10.0, help="longest of `durations`")
+    parser.add_argument("--page", action="store_true", help="write the tables into speed.md")
     options = parser.parse_args()
     parts = options.parts or list(QUICK)
     if unknown := set(parts) - set(PARTS):
@@ -83,12 +100,12 @@ def main() -> None:
         if "learning" in parts or atlas is None:
             unit = cpu_seconds(calibration_loop, 3)
             atlas = Path(folder) / "ku100.atlas"
-            print_rows("learning", [tasks.learn_ku100(atlas)], unit)
+            show("learning", [tasks.learn_ku100(atlas)], unit, write=options.page)
         setting = Setting(atlas, Path(folder), options.repeats)
         for part in PARTS:
             if part in parts and part != "learning":
                 unit = cpu_seconds(calibration_loop, 3)
-                print_rows(part, measure(part, setting, options.minutes), unit)
+                show(part, measure(part, setting, options.minutes), unit, write=options.page)
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def cached_learning(
     learned_heads: LearnedHeads, fast_learning: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Make `earatlas.learn` fast, and cache its results."""
-    monkeypatch.setattr("earatlas.atlas.learn_head", learned_heads.learn)
+    monkeypatch.setattr("earatlas.training.learn_head.learn_head", learned_heads.learn)
 
 
 @pytest.fixture(scope="session")

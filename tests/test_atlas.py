@@ -14,11 +14,10 @@ from earatlas.container import read_container, write_container
 from earatlas.errors import InputError
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import great_circle_error
-from earatlas.localization.learned_head import Accuracy
+from earatlas.localization.learned_head import MODEL_ARRAYS, Accuracy
 from earatlas.ppam.calibration import HeldOutSounds, fit_calibration, held_out_statistics
 from earatlas.ppam.model import PPAM
 from earatlas.simulation.synthetic_speech import SyntheticTalkers, synthetic_speech
-from earatlas.training.learn_head import MODEL_ARRAYS
 
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
 
@@ -213,7 +212,7 @@ def test_spaces_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         spaces.append(space)
         raise KeyError
 
-    monkeypatch.setattr("earatlas.atlas.learn_head", note_space)
+    monkeypatch.setattr("earatlas.training.learn_head.learn_head", note_space)
     given: Any
     for given in ("sphere", "circle", None):
         with pytest.raises(KeyError):

@@ -108,7 +108,7 @@ def fast_computations(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             append(np.stack([sound, sound]))
         return FakeScene(), [out / name for name in names]
 
-    monkeypatch.setattr("earatlas.atlas.learn_head", lambda *_, **__: atlas)
+    monkeypatch.setattr("earatlas.training.learn_head.learn_head", lambda *_, **__: atlas)
     monkeypatch.setattr("earatlas.batch.recordings.separate_file", separated)
 
 
@@ -271,8 +271,11 @@ def test_read_only_disk(
         pytest.fail("the computation was started")
 
     out = mount("ro")
-    for function in ("earatlas.atlas.learn_head", "earatlas.batch.recordings.separate_file",
-                     "earatlas.cli.localize._localize_recording"):  # fmt: skip
+    for function in (
+        "earatlas.training.learn_head.learn_head",
+        "earatlas.batch.recordings.separate_file",
+        "earatlas.cli.localize._localize_recording",
+    ):
         monkeypatch.setattr(function, fail)
     result = run(*commands(folder, out)[name])
     assert result.returncode == 2, result.stderr

@@ -17,7 +17,8 @@ from learned_heads import LearnedHeads
 import earatlas as ea
 import earatlas.cli
 from earatlas.cli import console
-from earatlas.training.learn_head import MODEL_ARRAYS, learn_head
+from earatlas.localization.learned_head import MODEL_ARRAYS
+from earatlas.training.learn_head import learn_head
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -1,6 +1,7 @@
 """README and docs are correct: Python runs, commands are accepted, figures are measured."""
 
 import argparse
+import importlib
 import re
 import runpy
 import shlex
@@ -257,3 +258,23 @@ def test_every_table_of_figures_has_its_command() -> None:
             assert re.search(r"`python (benchmarks/\w+\.py|tests/fuzz)", before), (
                 section.splitlines()[0]
             )
+
+
+def test_speed_page_has_a_place_for_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of benchmarks/speed.py has its own section, which holds its table or nothing."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    speed = importlib.import_module("speed")
+    page = speed.PAGE.read_text()
+    rows = [speed.Row("`task`", 3.0, "1 ms", "2°"), speed.Row("other", 0.5)]
+    table = speed.format_rows("title", rows, 2.0)
+    assert "| `task` | 3.00 | 1.50 | 1 ms | 2° |\n| other | 0.50 | 0.25 |  |  |" in table
+    for part in speed.PARTS:
+        begin, end = f"<!-- speed.py {part} -->", f"<!-- end of {part} -->"
+        section = page.partition(begin)[2].partition(end)[0].strip()
+        assert not section or section.startswith(f"### {part}\n\nCalibration loop: ")
+        changed = speed.replace_section(page, part, table)
+        assert changed.replace(f"{begin}\n\n{table}\n\n{end}", "") == page.replace(
+            page[page.index(begin) : page.index(end) + len(end)], ""
+        )
+    with pytest.raises(SystemExit, match="must contain"):
+        speed.replace_section(page, "gone", table)

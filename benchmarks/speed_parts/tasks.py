@@ -96,7 +96,8 @@ def localization(setting: Setting) -> list[Row]:
                 f"`localize --track`, {condition}, 60 s",
                 seconds,
                 f"{1000 * seconds / len(track.directions):.2f} ms per window",
-                f"median error {np.median(errors):.1f}°",
+                # Windows without sound have no direction.
+                f"median error {np.nanmedian(errors):.1f}°",
             )
         )
     return rows + tracks

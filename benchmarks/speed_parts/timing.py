@@ -20,16 +20,28 @@ class Row:
     result: str = ""  # accuracy, or peak memory
 
 
-def print_rows(title: str, rows: list[Row], unit: float) -> None:
-    """Print a table with the ratio of each CPU time to that of the calibration loop."""
-    print(f"\n### {title}\n\nCalibration loop: {unit:.2f} CPU s\n")
-    print("| task | CPU s | ratio to the loop | figure | result |\n|---|---|---|---|---|")
-    for row in rows:
-        print(
-            f"| {row.task} | {row.seconds:.2f} | {row.seconds / unit:.2f} | {row.figure} | "
-            f"{row.result} |"
-        )
-    sys.stdout.flush()
+def format_rows(title: str, rows: list[Row], unit: float) -> str:
+    """Return a table with the ratio of each CPU time to that of the calibration loop."""
+    lines = [
+        f"### {title}\n\nCalibration loop: {unit:.2f} CPU s\n",
+        "| task | CPU s | ratio to the loop | figure | result |\n|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.task} | {row.seconds:.2f} | {row.seconds / unit:.2f} | {row.figure} | "
+        f"{row.result} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def replace_section(page: str, part: str, text: str) -> str:
+    """Return the page with the section of a part replaced, which two comments enclose."""
+    begin, end = f"<!-- speed.py {part} -->", f"<!-- end of {part} -->"
+    before, found, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not (found and ended):
+        raise SystemExit(f"the page must contain '{begin}' and '{end}'. Add them.")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
 def calibration_loop() -> None:

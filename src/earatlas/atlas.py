@@ -26,27 +26,23 @@ from earatlas.features.recording import FileRecording, MemoryRecording
 from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.geometry.spaces import Space, space_from_dict
 from earatlas.hrtf.head import Head
-from earatlas.hrtf.loading import open_head
 from earatlas.localization.head_mismatch import Unit
 from earatlas.localization.head_rotation import YawLike
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.localizer import Localizer, localize
 from earatlas.localization.result import Localization
 from earatlas.localization.windowed import Track, WindowSettings, localize_windows
-from earatlas.population.adaptation_report import Adaptation
-from earatlas.ppam.cross_validation import CrossValidation
 from earatlas.ppam.head_deviations import PEOPLE_ATLAS
-from earatlas.separation.demixing.rendering import Rendering
-from earatlas.separation.pipeline import SeparationOptions, separate, separate_file
-from earatlas.separation.result import Scene, SceneSummary
-from earatlas.separation.separator import Separator
-from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import single_threaded_blas
-from earatlas.training.learn_head import learn_head
-from earatlas.training.reverberant import DirectSoundTraining, reverberation_obstacle
 from earatlas.types import Array, Progress, field_values
 
+# Learning, separation and streams are imported when they are first used, so that localizing a
+# short file on the command line does not wait for them.
 if TYPE_CHECKING:
+    from earatlas.population.adaptation_report import Adaptation
+    from earatlas.separation.demixing.rendering import Rendering
+    from earatlas.separation.result import Scene, SceneSummary
+    from earatlas.separation.separator import Separator
     from earatlas.streaming.stream import Live
 
 __all__ = ["EXAMPLE_ATLAS", "PEOPLE", "PEOPLE_ATLAS", "Atlas", "example_atlas", "learn"]
@@ -112,6 +108,10 @@ class Atlas(LearnedHead):
         InputError
             If the head has other directions than the atlas, or if it has no anechoic responses.
         """
+        from earatlas.ppam.cross_validation import CrossValidation
+        from earatlas.simulation.synthetic_speech import SyntheticTalkers
+        from earatlas.training.reverberant import DirectSoundTraining, reverberation_obstacle
+
         if sum(self.space.contains(head.directions)) != self.about.get("directions"):
             raise InputError(
                 f"head must be the one that the atlas was learned from, got '{head.name}' with "
@@ -326,6 +326,8 @@ class Atlas(LearnedHead):
     @cached_property
     def separator(self) -> Separator:
         """The separator of this atlas; computed once."""
+        from earatlas.separation.separator import Separator
+
         return Separator(self)
 
     def separate(
@@ -333,7 +335,7 @@ class Atlas(LearnedHead):
         audio: Audio,
         *,
         n_sources: int | None = None,
-        rendering: Rendering = SeparationOptions.rendering,
+        rendering: Rendering = "spatial",
         threshold: Threshold | None = None,
         rate: int | None = None,
         dry: bool = False,
@@ -385,6 +387,8 @@ class Atlas(LearnedHead):
         >>> scene = atlas.separate(ea.read_audio("party.wav"))  # doctest: +SKIP
         >>> [source.direction for source in scene.sources]  # doctest: +SKIP
         """
+        from earatlas.separation.pipeline import SeparationOptions, separate
+
         options = SeparationOptions(
             n_sources, rendering, threshold or Threshold(), rate, dry, directions
         )
@@ -397,7 +401,7 @@ class Atlas(LearnedHead):
         *,
         channels: tuple[int, int] = (0, 1),
         n_sources: int | None = None,
-        rendering: Rendering = SeparationOptions.rendering,
+        rendering: Rendering = "spatial",
         threshold: Threshold | None = None,
         rate: int | None = None,
         dry: bool = False,
@@ -442,6 +446,8 @@ class Atlas(LearnedHead):
         InputError
             If the file or an option cannot be used, or if the folder cannot be written.
         """
+        from earatlas.separation.pipeline import SeparationOptions, separate_file
+
         options = SeparationOptions(
             n_sources, rendering, threshold or Threshold(), rate, dry, directions
         )
@@ -664,6 +670,9 @@ def learn(
     >>> ea.learn(head, rooms=False).space
     Circle()
     """
+    from earatlas.hrtf.loading import open_head
+    from earatlas.training.learn_head import learn_head
+
     if unit not in list(Unit):
         raise InputError(
             f"unit must be 'same', 'other' or 'person', got {abbreviate(repr(unit))}. Omit it if "

@@ -16,11 +16,10 @@ from earatlas.container import ATLAS_VERSION
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.spaces import Space, space_from_dict
 from earatlas.localization.head_mismatch import Unit
-from earatlas.localization.learned_head import Accuracy, LearnedHead
+from earatlas.localization.learned_head import MODEL_ARRAYS, Accuracy, LearnedHead
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.model import PPAM
-from earatlas.training.learn_head import MODEL_ARRAYS
 from earatlas.types import Array
 
 __all__ = ["VERSION", "from_contents", "to_contents"]

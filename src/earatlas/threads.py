@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -31,6 +30,8 @@ def parallel_map(function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
     """
     if _SINGLE_THREADED.get():
         return list(map(function, items))
+    from concurrent.futures import ThreadPoolExecutor  # a short recording needs no threads
+
     # At most four threads, because each needs about 30 MB of working memory.
     with single_threaded_blas(), ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as pool:
         return list(pool.map(function, items))
@@ -40,6 +41,8 @@ def run_both(first: Callable[[], _R], second: Callable[[], _S]) -> tuple[_R, _S]
     """Call two independent functions in parallel and return both results."""
     if _SINGLE_THREADED.get():
         return first(), second()
+    from concurrent.futures import ThreadPoolExecutor
+
     with single_threaded_blas(), ThreadPoolExecutor(1) as pool:
         future = pool.submit(second)
         return first(), future.result()

@@ -26,7 +26,7 @@ from earatlas.batch.batch import (
 from earatlas.batch.eta import TimeEstimate
 from earatlas.batch.file_arguments import check_unique_stems, expand_file_arguments, unique_files
 from earatlas.batch.job import BatchJob, Outcome
-from earatlas.batch.recordings import LocalizationJob
+from earatlas.batch.localization_job import LocalizationJob
 from earatlas.batch.sidecar import Recipe, fingerprints_of, read_sidecar, sidecar_path
 from earatlas.code_hash import package_hash
 from earatlas.features.sound_file import RECORDING_SUFFIXES

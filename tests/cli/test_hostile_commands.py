@@ -201,7 +201,7 @@ def test_learn_checks_that_the_disk_is_writable(
         pytest.fail("learning was started")
 
     monkeypatch.setattr("tempfile.mkdtemp", refuse)
-    monkeypatch.setattr("earatlas.atlas.learn_head", fail)
+    monkeypatch.setattr("earatlas.training.learn_head.learn_head", fail)
     refused(run("learn", "simulated", "-o", tmp_path / "x.atlas"), "Read-only file system")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from earatlas.batch.job import BatchJob, Outcome
 from earatlas.batch.sidecar import (
@@ -25,9 +25,11 @@ from earatlas.batch.sidecar import (
     rerun_reason,
     sidecar_path,
 )
-from earatlas.batch.worker_pool import ShareCallback, run_parallel, run_serial
 from earatlas.errors import InputError
 from earatlas.files import atomic_write, recover_scratch
+
+if TYPE_CHECKING:
+    from earatlas.batch.worker_pool import ShareCallback
 
 __all__ = [
     "SUMMARY_FILE",
@@ -199,6 +201,8 @@ def _execute(
         from earatlas.batch.cluster import run_on_cluster
 
         return run_on_cluster(job, recipe, pending, executor.client)
+    from earatlas.batch.worker_pool import run_parallel, run_serial
+
     jobs = min(executor.jobs, len(pending))
     return (
         run_parallel(job, recipe, pending, jobs, report)

@@ -16,9 +16,9 @@ from earatlas.atlas import Atlas
 from earatlas.batch.batch import Executor, execute_batch, existing_outputs, plan_batch
 from earatlas.batch.file_arguments import check_unique_stems, expand_file_arguments, unique_files
 from earatlas.batch.job import BatchJob, Outcome
+from earatlas.batch.localization_job import LocalizationJob, RecordingJob
 from earatlas.batch.sidecar import read_sidecar, sidecar_path
 from earatlas.errors import InputError
-from earatlas.features.audio_files import audio_seconds
 from earatlas.features.layout import Threshold
 from earatlas.features.recording import FileRecording
 from earatlas.features.sound_file import RECORDING_SUFFIXES
@@ -31,7 +31,6 @@ from earatlas.separation.separator import MAX_SOURCES
 from earatlas.types import Progress
 
 __all__ = [
-    "LocalizationJob",
     "SeparationJob",
     "Task",
     "check_no_overwrite",
@@ -43,51 +42,7 @@ Task = Literal["localize", "separate"]
 
 
 @dataclass(frozen=True)
-class _RecordingJob(BatchJob):
-    """A job that processes recordings with an atlas."""
-
-    atlas: Atlas
-    # Further fields of the answers, which say how the atlas was chosen; they change nothing else.
-    atlas_fields: Mapping[str, str] = field(
-        default_factory=dict, kw_only=True, metadata={"setting": False}
-    )
-
-    def workload(self, file: Path) -> float:
-        """Return the duration of the recording in seconds, or 0 if it cannot be read."""
-        try:
-            return audio_seconds(file)
-        except InputError:  # reported when the file is processed
-            return 0.0
-
-
-@dataclass(frozen=True)
-class LocalizationJob(_RecordingJob):
-    """Localize the single source of each recording."""
-
-    channels: tuple[int, int] = (0, 1)
-    threshold: Threshold | None = None
-    yaw: Yaw = field(default_factory=lambda: Yaw.constant(0.0))
-
-    command: ClassVar[str] = "localize"
-
-    def answer(self, file: Path, progress: Progress | None) -> dict[str, Any]:
-        """Return the answer of `earatlas localize --json`."""
-        start = time.perf_counter()
-        localization = self.atlas.localize_file(
-            file, channels=self.channels, threshold=self.threshold, yaw=self.yaw
-        )
-        answer = {"file": str(file), **self.atlas_fields, **localization.to_dict()}
-        answer["seconds"] = round(time.perf_counter() - start, 4)
-        answer["recording_seconds"] = round(audio_seconds(file), 3)
-        return answer
-
-    def outputs(self, answer: dict[str, Any]) -> list[Path]:
-        """Return no files: the answer is in the sidecar."""
-        return []
-
-
-@dataclass(frozen=True)
-class SeparationJob(_RecordingJob):
+class SeparationJob(RecordingJob):
     """Separate each recording into one sound file per source."""
 
     options: SeparationOptions = field(default_factory=SeparationOptions)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from earatlas.population.adaptation_report import Adaptation
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from earatlas.population.adaptation_report import Adaptation
 
 __all__ = ["format_adaptation", "format_segments"]
 

@@ -17,6 +17,7 @@ from typer.main import get_command
 
 import earatlas
 from earatlas.cli.console import print_line
+from earatlas.cli.plain_values import PlainArgument, PlainOption
 from earatlas.errors import InputError
 
 __all__ = ["COMMANDS", "Command", "app", "command_app", "examples"]
@@ -53,7 +54,7 @@ def examples(*lines: str) -> str:
     return "\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])
 
 
-class _Argument(TyperArgument):
+class _Argument(PlainArgument):
     """Argument whose help shows its name without a Python type such as `<list[Path]>`."""
 
     def display_type_rich(self, ctx: Any) -> str | None:
@@ -71,8 +72,10 @@ class _PlainHelp:
         for param in params:
             if isinstance(param, TyperArgument):
                 param.__class__ = _Argument  # typer offers no other way to set the class
-            elif isinstance(param, TyperOption) and param.is_flag:
-                param.metavar = ""
+            elif isinstance(param, TyperOption):
+                param.__class__ = PlainOption
+                if param.is_flag:
+                    param.metavar = ""
         return params
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
 
 from earatlas.batch.batch import (
     SUMMARY_FILE,
@@ -226,6 +225,8 @@ def _print_summary(
     batch: Batch, outcomes: Sequence[Outcome], pace: TimeEstimate, *, as_json: bool
 ) -> None:
     """Print the summary table; with `as_json`, to standard error."""
+    from rich.table import Table
+
     count = Counter(outcome.status for outcome in outcomes)
     rerun = sum(outcome.rerun is not None and outcome.status == "done" for outcome in outcomes)
     table = Table(box=None, padding=(0, 2), show_header=False)

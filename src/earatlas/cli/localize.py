@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.atlas import Atlas
 from earatlas.batch.file_arguments import check_unique_stems, expand_file_arguments, unique_files
-from earatlas.batch.recordings import LocalizationJob
+from earatlas.batch.localization_job import LocalizationJob
 from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.atlas_argument import ChosenAtlas, split_atlas
 from earatlas.cli.batch_runner import BatchOptions, run_batch

@@ -36,7 +36,10 @@ from earatlas.ppam.model import PPAM
 from earatlas.types import Array
 from earatlas.wording import rounded_repr
 
-__all__ = ["Accuracy", "CalibratedPosterior", "LearnedHead"]
+__all__ = ["MODEL_ARRAYS", "Accuracy", "CalibratedPosterior", "LearnedHead"]
+
+# Arrays of the PPAM that are stored in an atlas file, in single precision
+MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
 
 
 @dataclass(frozen=True)

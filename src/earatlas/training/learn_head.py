@@ -17,7 +17,7 @@ from earatlas.geometry.spaces import Space
 from earatlas.hrtf.diagnosis import format_coverage
 from earatlas.hrtf.head import Head
 from earatlas.hrtf.label_plausibility import label_fit
-from earatlas.localization.learned_head import Accuracy, LearnedHead
+from earatlas.localization.learned_head import MODEL_ARRAYS, Accuracy, LearnedHead
 from earatlas.ppam.calibration import (
     Calibration,
     HeldOutSounds,
@@ -32,9 +32,7 @@ from earatlas.training.reverberant import DirectSoundTraining, reverberation_obs
 from earatlas.training.verdict import covered_fraction, describe_gap
 from earatlas.types import Array, Indices, Progress
 
-__all__ = ["MODEL_ARRAYS", "LearningSettings", "learn_head"]
-
-MODEL_ARRAYS = ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread")
+__all__ = ["LearningSettings", "learn_head"]
 
 
 # Evidence: docs/figures/settings/training.md, "learn_head".
