@@ -12,8 +12,8 @@ from earatlas.features.reverberation import ReverberationEstimate
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Sphere
-from earatlas.localization.diagnostics import DoubtKind, HeadFit
-from earatlas.localization.head_mismatch import HeadMismatch, MismatchSettings, Unit
+from earatlas.localization.diagnostics import DIAGNOSIS_SETTINGS, DoubtKind, HeadFit
+from earatlas.localization.head_mismatch import HeadMismatch, Unit
 from earatlas.population.population import Listener
 from earatlas.ppam.cue_bands import CueBands
 from earatlas.ppam.head_deviations import HeadDeviations
@@ -131,7 +131,7 @@ def test_cues_of_single_frames_scatter_in_a_room(small_head: ea.Head) -> None:
         levels = LevelStatistics(atlas.layout)
         levels.push(ea.stft(scene.mixture.samples, atlas.layout.window, atlas.layout.hop))
         variances.append(atlas.calibration.relative_variance(levels.statistics()))
-    assert variances[0] < MismatchSettings().max_relative_variance < variances[1]
+    assert variances[0] < DIAGNOSIS_SETTINGS.max_relative_variance < variances[1]
     unknown = replace(atlas.calibration, frame_noise=None)
     assert np.isnan(unknown.relative_variance(levels.statistics()))
 

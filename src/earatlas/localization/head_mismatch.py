@@ -34,6 +34,7 @@ from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.front_prior import apply_front_prior
+from earatlas.localization.diagnostics import DIAGNOSIS_SETTINGS
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
 from earatlas.localization.score_calibration import tempered_posterior
@@ -73,7 +74,6 @@ class MismatchSettings:
     temperature: float = 24.0  # divisor of the statistics
     min_seconds: float = 1.0  # shorter sounds, such as windows of a track, do not determine α
     min_residual_ratio: float = 0.4  # below, the learned head fits and α is not determined
-    max_relative_variance: float = 130.0  # of the cues of single frames; above, there is a room
     min_snr_db: float = 10.0  # median SNR of the onsets below which α is not determined
     clean_nats: float = 0.0  # evidence against the learned head that one source requires
     noisy_nats: float = 10.0  # the same in noise
@@ -170,7 +170,7 @@ class HeadMismatch:
         if n_sources == 1:
             fits = residual_ratio <= settings.min_residual_ratio
             loud = onsets.median_snr_db >= settings.min_snr_db
-            limit = settings.max_relative_variance
+            limit = DIAGNOSIS_SETTINGS.max_relative_variance
         else:
             fits = residual_ratio <= settings.min_mixture_residual_ratio
             loud = reverberation.low_noise
