@@ -190,6 +190,31 @@ def test_flags_and_doubts_follow_from_the_same_numbers(
     assert recording.only_reverberant or not gain
 
 
+@pytest.mark.parametrize(
+    ("decay", "residual_ratio", "variance", "gain", "kinds"),
+    [
+        (0.15, 96.0, 2000.0, 0.04, ["several sounds at once"]),
+        (0.15, 0.7, 2000.0, 0.04, ["several sounds at once"]),
+        (0.15, 96.0, 5.0, 0.04, ["does not fit this head"]),
+        (0.3, 96.0, 2000.0, 0.04, ["reverberant"]),
+    ],
+)
+def test_scattered_cues_are_those_of_several_sounds_or_of_a_room(
+    decay: float, residual_ratio: float, variance: float, gain: float, kinds: list[str]
+) -> None:
+    """No head makes the cues of one source scatter, so another head is not blamed for it."""
+    onsets = onsets_of(99, decay=decay)
+    fit = HeadFit.measure(
+        residual_ratio, 3.0, 3.9, onsets.reverberation, relative_variance=variance
+    )
+    recording = RecordingDiagnosis.measure(onsets, 3.0, fits=fit.fits)
+    doubts = list(SourceDiagnosis.measure(recording, fit, gain).doubts())
+    assert [doubt.word for doubt in doubts] == kinds
+    if kinds == ["several sounds at once"]:
+        assert "Use separate" in doubts[0]
+        assert "45 times" in doubts[0]
+
+
 @pytest.mark.parametrize(("gain", "cause"), [(0.1, "channels"), (np.nan, "several sounds at once")])
 def test_channels_are_suspected_only_if_several_sources_were_tested(
     gain: float, cause: str

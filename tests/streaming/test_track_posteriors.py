@@ -8,7 +8,9 @@ import pytest
 import earatlas as ea
 from earatlas.features.onset_detector import OnsetDetector
 from earatlas.features.statistics import CueStatistics
+from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
+from earatlas.localization.reverberant_localizer import posterior_mixture
 from earatlas.streaming.track_posteriors import TrackPosteriors, _Fit
 
 
@@ -85,3 +87,25 @@ def test_another_head_is_not_known_to_deviate(posteriors: TrackPosteriors) -> No
     posteriors._other_head = True
     posteriors.use_head(posteriors._head)
     assert not posteriors._other_head
+
+
+def test_one_track_of_a_population_may_be_that_of_another_kind_of_head() -> None:
+    """Streams are not more certain than recordings: the other kind has the same weight."""
+    atlas, place = ea.people_atlas(), [[40.0, 0.0]]
+    localizer, mismatch = atlas.reverberant_localizer, atlas.mismatch
+    assert localizer is not None
+    assert mismatch is not None
+    scene = ea.render_scene(ea.simulated_head(place), [ea.synthetic_speech(1.5)], place)
+    detector = OnsetDetector(localizer.direct_sound.onset_settings)
+    detector.push(scene.mixture.samples)
+    detector.finish()
+    likelihood = localizer.direct_sound.log_likelihood(detector.bins())
+    fit = TrackPosteriors(atlas, localizer)._fit(likelihood, None, None, 1, 0.0)
+    member = localizer.score_calibration.posterior(atlas.space, likelihood)
+    other = mismatch.onset_posterior(1.0, likelihood)
+    p, points = mismatch.settings.other_weight, ea.Sphere().grid(20.0)
+    mixed = posterior_mixture(member, other, 1 - p)
+    np.testing.assert_allclose(
+        fit.posterior.log_density(points), apply_front_prior(mixed).log_density(points)
+    )
+    assert fit.posterior.radius_90 > apply_front_prior(member).radius_90

@@ -19,13 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
-from earatlas.features.input_plausibility import FaultFinding, InputFault
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.reverberation import UNKNOWN_REVERBERATION, ReverberationEstimate
+from earatlas.localization.doubts import Doubt, DoubtKind, input_doubt
 
 __all__ = [
+    "DIAGNOSIS_SETTINGS",
     "DiagnosisSettings",
     "Doubt",
     "DoubtKind",
@@ -35,48 +35,6 @@ __all__ = [
     "SourceDiagnosis",
     "input_doubt",
 ]
-
-
-class DoubtKind(StrEnum):
-    """Kinds of doubts; the values are the first words of their texts."""
-
-    REVERBERANT = "reverberant"
-    NOISY = "noisy"
-    SEVERAL_SOUNDS = "several sounds at once"
-    HEAD_MISMATCH = "does not fit this head"
-    DIRECTION_MISMATCH = "does not fit this direction"
-    TOO_SHORT = "too short"
-    NOT_DIRECTIONAL = "nothing directional"
-    MAY_NOT_EXIST = "may not exist"
-    MAY_BE_MORE = "may be more"
-    SILENT = "silent"
-    BROKEN_INPUT = "broken input"
-
-
-class Doubt(str):
-    """A doubt as text; `word` is its kind, with which it begins, `value` the measured value.
-
-    `fault` is the fault of the input that it reports, if it reports one.
-    """
-
-    __slots__ = ("fault", "value", "word")
-    word: DoubtKind
-    value: float
-    fault: InputFault | None
-
-    def __new__(
-        cls, word: DoubtKind, reason: str, value: float, fault: InputFault | None = None
-    ) -> Doubt:
-        """Return the doubt `word: reason`."""
-        doubt = super().__new__(cls, f"{word}: {reason}")
-        doubt.word, doubt.value, doubt.fault = DoubtKind(word), float(value), fault
-        return doubt
-
-    def __getnewargs__(  # type: ignore[override]
-        self,
-    ) -> tuple[DoubtKind, str, float, InputFault | None]:
-        """Return the arguments for copies and pickles."""
-        return self.word, self.removeprefix(f"{self.word}: "), self.value, self.fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +53,12 @@ class DiagnosisSettings:
     typical_share: float = 0.97  # share of the typical nats from which it is not another head
     mismatch_share: float = 0.85  # share of the typical nats below which it is another head
     doubted_mismatch: float = 0.6  # magnitude of the deviation of another head (`head_mismatch`)
+    # Variance of single frames' cues, relative to one static source without reverberation, above
+    # which several sources, a moving one or a room explain them
+    max_relative_variance: float = 100.0
 
 
-_SETTINGS = DiagnosisSettings()
+DIAGNOSIS_SETTINGS = _SETTINGS = DiagnosisSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +158,8 @@ class HeadFit:
     deviation: float  # from one source at this head, from 0 to 1
     mismatch: float = math.nan  # magnitude of the deviation of the head; NaN: not determined
     deviating_head: bool = False  # the mismatch is that of another head
+    relative_variance: float = math.nan  # of single frames' cues; NaN: not measured
+    scattered: bool = False  # the cues scatter more than those of one source at any head
 
     @classmethod
     def measure(
@@ -207,13 +170,15 @@ class HeadFit:
         reverberation: ReverberationEstimate = UNKNOWN_REVERBERATION,
         *,
         mismatch: float = math.nan,
+        relative_variance: float = math.nan,
         onsets_analysed: bool = True,
         settings: DiagnosisSettings = _SETTINGS,
     ) -> HeadFit:
         """Compare the residual and the onsets with what is usual for the learned head.
 
         `onsets_analysed`: False if no onsets can confirm a large residual. In a room, onsets have
-        fewer nats for any head, and the score calibration accounts for it.
+        fewer nats for any head, and the score calibration accounts for it. `relative_variance`:
+        `Calibration.relative_variance`.
         """
         if onsets_analysed:
             max_residual_ratio = settings.max_residual_ratio
@@ -229,26 +194,30 @@ class HeadFit:
             width = settings.typical_share - settings.mismatch_share
             deviation = min(max((settings.typical_share - share) / width, 0.0), 1.0)
         deviating_head = mismatch >= settings.doubted_mismatch
+        scattered = relative_variance > settings.max_relative_variance
         return cls(
             residual_ratio,
             nats_per_onset,
             typical_nats,
             reverberation,
-            fits=residual_ratio <= 1 and not few_nats and not deviating_head,
+            fits=residual_ratio <= 1 and not (few_nats or deviating_head or scattered),
             large_residual=residual_ratio > max_residual_ratio
             and not share >= settings.typical_share,
             few_nats=few_nats,
             deviation=deviation,
             mismatch=mismatch,
             deviating_head=deviating_head,
+            relative_variance=relative_variance,
+            scattered=scattered,
         )
 
     @property
     def other_head(self) -> bool:
-        """Whether the sound was recorded with another head; a slow decay would explain it, too."""
+        """Whether the sound was recorded with another head; slow decays would explain it, too."""
         if not math.isnan(self.mismatch):
             return self.deviating_head
-        return (self.large_residual or self.few_nats) and not self.reverberation.any_room
+        explained = self.scattered or self.reverberation.any_room
+        return (self.large_residual or self.few_nats) and not explained
 
     def doubts(self) -> Iterator[Doubt]:
         """Yield a doubt about the head, or about the room that explains the deviation."""
@@ -292,10 +261,11 @@ class SourceDiagnosis:
     recording: RecordingDiagnosis
     fit: HeadFit
     second_source_gain: float  # nats per onset that a second source adds; NaN: not tested
-    several_sources: bool  # two sources explain the onsets better than one
+    several_sources: bool  # two sources explain the onsets or the scatter of cues better than one
     undirected: bool  # the onsets have no common direction
     other_head: bool  # the sound was recorded with another head
     small_room: bool  # the sound is not that of this head in the free field, but of a room
+    settings: DiagnosisSettings = _SETTINGS
 
     @classmethod
     def measure(
@@ -308,10 +278,15 @@ class SourceDiagnosis:
         """Find the reason why a sound does not fit."""
         several = undirected = other_head = small_room = False
         onsets, directed = recording.onsets, fit.nats_per_onset > settings.undirected_nats
+        # The onsets of two sources may be those of one of them: where it is the louder one.
+        tested = not math.isnan(second_source_gain)
+        scattered = tested and directed and fit.scattered and not fit.reverberation.any_room
         if second_source_gain > settings.second_source_nats * (1 if directed else 2):
             several = True
             # The onsets of one source at another head may resemble those of two sources.
             other_head = fit.deviating_head and second_source_gain < 2 * settings.second_source_nats
+        elif scattered:
+            several = True
         elif not fit.fits:
             undirected = recording.directional and fit.nats_per_onset < settings.undirected_nats
             explained = undirected or recording.reverberant or not recording.only_reverberant
@@ -320,7 +295,16 @@ class SourceDiagnosis:
             elif not explained and (onsets is None or (onsets.enough and onsets.is_clean)):
                 other_head = fit.other_head
                 small_room = (fit.large_residual or fit.few_nats) and not other_head
-        return cls(recording, fit, second_source_gain, several, undirected, other_head, small_room)
+        return cls(
+            recording,
+            fit,
+            second_source_gain,
+            several,
+            undirected,
+            other_head,
+            small_room,
+            settings,
+        )
 
     @property
     def directional(self) -> bool:
@@ -333,12 +317,19 @@ class SourceDiagnosis:
         if not self.several_sources or self.fit.reverberation.certainly_reverberant:
             yield from self.recording.doubts()
         if self.several_sources:
-            reason = (
-                "two sources explain the onsets better than one "
-                f"(+{self.second_source_gain:.1f} nats per onset). Use separate to find each "
-                "source."
-            )
-            yield Doubt(DoubtKind.SEVERAL_SOUNDS, reason, self.second_source_gain)
+            gain, scatter = self.second_source_gain, self.fit.relative_variance
+            if gain > self.settings.second_source_nats:
+                reason = (
+                    "two sources explain the onsets better than one "
+                    f"(+{gain:.1f} nats per onset). Use separate to find each source."
+                )
+            else:
+                reason = (
+                    f"the cues of single frames scatter by {scatter**0.5:.0f} times what is usual "
+                    "for one source. Use separate to find each source. A source that moves and a "
+                    "small room have the same effect."
+                )
+            yield Doubt(DoubtKind.SEVERAL_SOUNDS, reason, gain)
         if self.undirected:
             nats = self.fit.nats_per_onset
             if math.isnan(self.second_source_gain):
@@ -367,63 +358,6 @@ class SceneDiagnosis:
         yield from recording
         if not recording and not self.recording.fits:
             yield from self.fit.doubts()
-
-
-def input_doubt(finding: FaultFinding) -> Doubt:
-    """Return the doubt about a fault of the input."""
-    value = finding.value
-    channel = {None: "one", 0: "the left", 1: "the right"}[finding.channel]
-    kind = DoubtKind.BROKEN_INPUT
-    match finding.fault:
-        case InputFault.SAME_SIGNAL:
-            kind = DoubtKind.NOT_DIRECTIONAL
-            reason = (
-                "both channels carry the same signal. It has no direction: record with one "
-                "microphone per ear."
-            )
-        case InputFault.DEAD_CHANNEL:
-            reason = (
-                f"{channel} channel has no sound in {100 * value:.0f} % of the time in which the "
-                "other one has. Check its microphone, cable and gain."
-            )
-        case InputFault.LATE_CHANNEL:
-            reason = (
-                f"{channel} channel is {1000 * value:.1f} ms later than the other one, more than "
-                "any direction explains. Check that both are recorded by one device, and that the "
-                "sampling rate is right."
-            )
-        case InputFault.INVERTED_CHANNEL:
-            reason = (
-                "the two channels have opposite polarity. Invert one of them, or swap the wires "
-                "of one microphone."
-            )
-        case InputFault.UNEQUAL_GAINS:
-            reason = (
-                f"{channel} channel is {value:.0f} dB louder than any direction explains. Set both "
-                "channels to the same gain."
-            )
-        case InputFault.GAPS:
-            reason = (
-                f"the sound is interrupted by {value:.0f} gaps of a few milliseconds, whose edges "
-                "may count as sources. Check the recorder for lost samples."
-            )
-        case InputFault.UNUSABLE_SAMPLES:
-            reason = (
-                f"{value:.0f} samples were not finite or beyond 1e6 and were replaced by silence. "
-                "Check the input device."
-            )
-        case InputFault.CLIPPED:
-            reason = (
-                f"{100 * value:.1f} % of the samples are at full scale, so level differences are "
-                "partly wrong. Record at a lower level."
-            )
-        case InputFault.TONAL:
-            kind = DoubtKind.NOT_DIRECTIONAL
-            reason = (
-                "the sound consists of a few frequencies, which do not determine directions or "
-                "the number of sources. Use sound with many frequencies, such as speech."
-            )
-    return Doubt(kind, reason, value, finding.fault)
 
 
 def _reverberant_doubt(reverberation: ReverberationEstimate) -> Doubt:

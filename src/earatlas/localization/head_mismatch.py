@@ -18,7 +18,8 @@ change cues, too, so several sources require more evidence than one.
 A population already contains the differences between its heads. There α is an additional deviation,
 beyond those differences: 0 for a member, 1 for a head of another kind. The cues of one recording
 seldom decide between the two, because another kind of head resembles a member at a wrong direction.
-The posterior is therefore averaged over both by their probabilities.
+Another kind of head, whose posterior is that of tempered onsets, therefore has a constant weight in
+the posterior of one source. The evidence of α = 1 only decides about the doubt.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.front_prior import apply_front_prior
+from earatlas.localization.diagnostics import DIAGNOSIS_SETTINGS
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
 from earatlas.localization.score_calibration import tempered_posterior
-from earatlas.numerics import logsumexp
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.head_deviations import HeadDeviations
 from earatlas.ppam.listener_model import ListenerPPAM
@@ -73,7 +74,6 @@ class MismatchSettings:
     temperature: float = 24.0  # divisor of the statistics
     min_seconds: float = 1.0  # shorter sounds, such as windows of a track, do not determine α
     min_residual_ratio: float = 0.4  # below, the learned head fits and α is not determined
-    max_relative_variance: float = 130.0  # of the cues of single frames; above, there is a room
     min_snr_db: float = 10.0  # median SNR of the onsets below which α is not determined
     clean_nats: float = 0.0  # evidence against the learned head that one source requires
     noisy_nats: float = 10.0  # the same in noise
@@ -100,19 +100,17 @@ class MismatchSettings:
     tail_weight: float = 0.2
     cue_weights: tuple[float, float] = (0.1, 0.5)  # π
 
-    averages: bool = False  # over all α by their probability; otherwise the most probable decides
-    other_nats: float = 0.0  # log prior odds of each α but the first
-    min_other_probability: float = 0.02  # below, other heads are left out of the average
+    # Weight of another kind of head in all posteriors of one source; 0: the evidence decides
+    other_weight: float = 0.0
 
 
 # Evidence: docs/figures/settings/population.md, "mismatch".
 POPULATION_MISMATCH = MismatchSettings(
     magnitudes=(0.0, 1.0),
     min_residual_ratio=0.0,
-    cue_weights=(0.0, 0.0),
-    clean_nats=2.0,
-    averages=True,
-    other_nats=-1.0,
+    onset_betas=(0.01, 0.01),
+    clean_nats=3.0,
+    other_weight=0.05,
 )
 
 
@@ -123,7 +121,6 @@ class MagnitudeEstimate:
     magnitude: float  # α
     gain_nats: float  # log-evidence of α relative to the learned head
     cue_posteriors: ChartPosteriors  # of the M sources, at α
-    other_probability: float = 0.0  # of all α but that of the learned head
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +167,7 @@ class HeadMismatch:
         if n_sources == 1:
             fits = residual_ratio <= settings.min_residual_ratio
             loud = onsets.median_snr_db >= settings.min_snr_db
-            limit = settings.max_relative_variance
+            limit = DIAGNOSIS_SETTINGS.max_relative_variance
         else:
             fits = residual_ratio <= settings.min_mixture_residual_ratio
             loud = reverberation.low_noise
@@ -196,34 +193,43 @@ class HeadMismatch:
         magnitude, (cues,) = found.magnitude, found.cue_posteriors
         required = self.required_nats(1, clean=onsets.is_clean)
         decided = magnitude > self.settings.magnitudes[0] and found.gain_nats >= required
-        own_weight = 1 - found.other_probability if self.settings.averages else float(not decided)
-        if own_weight > 1 - self.settings.min_other_probability:
+        other_weight = self.settings.other_weight
+        if not (decided or other_weight):
             return None
         direct_sound = self.localizer.direct_sound
         strongest = onsets.by_frequency().strongest(direct_sound.onset_settings.most_bins)
         likelihood = direct_sound.log_likelihood(strongest)
-        # Without a decision, the largest magnitude is that of the other head.
-        other = self.mixture(
-            magnitude if decided else self.settings.magnitudes[-1], cues, likelihood
-        )
-        mixed = posterior_mixture(own, apply_front_prior(other), own_weight)
+        if other_weight:
+            other = apply_front_prior(
+                self.onset_posterior(self.settings.magnitudes[-1], likelihood)
+            )
+            posterior = posterior_mixture(own, other, 1 - other_weight)
+        else:
+            posterior = apply_front_prior(self.mixture(magnitude, cues, likelihood))
         nats = float(likelihood.features[0])
-        return MismatchedPosterior(mixed, magnitude if decided else math.nan, nats)
+        return MismatchedPosterior(posterior, magnitude if decided else math.nan, nats)
 
     def mixture(
         self, magnitude: float, cues: DirectionPosterior, likelihood: DirectionLogLikelihood
     ) -> DirectionPosterior:
         """Return the posterior at α, given that of the cues and the likelihood of the onsets."""
         settings = self.settings
-        kind = int(magnitude > settings.max_same_unit)
-        beta, width = settings.onset_betas[kind], settings.onset_degrees[kind]
-        direct = tempered_posterior(cues.space, likelihood, beta, width)
-        tail = settings.tail_weight
         return posterior_mixture(
             cues.blurred(settings.placement_degrees, settings.placement_weights),
-            direct.blurred([0.0, settings.tail_degrees], [1 - tail, tail]),
-            settings.cue_weights[kind],
+            self.onset_posterior(magnitude, likelihood),
+            settings.cue_weights[int(magnitude > settings.max_same_unit)],
         )
+
+    def onset_posterior(
+        self, magnitude: float, likelihood: DirectionLogLikelihood
+    ) -> DirectionPosterior:
+        """Return the posterior of the onsets at α, with a tempered likelihood."""
+        settings = self.settings
+        kind = int(magnitude > settings.max_same_unit)
+        beta, width = settings.onset_betas[kind], settings.onset_degrees[kind]
+        direct = tempered_posterior(self.model.space, likelihood, beta, width)
+        tail = settings.tail_weight
+        return direct.blurred([0.0, settings.tail_degrees], [1 - tail, tail])
 
     def most_probable(self, effective: CueStatistics) -> MagnitudeEstimate:
         """Return the most probable α given the effective statistics (M, D) of M sources."""
@@ -232,8 +238,7 @@ class HeadMismatch:
         evidence = np.array([one.log_evidence.sum() for one in found]) + self._log_prior
         best = int(evidence.argmax())
         gain = float(evidence[best] - evidence[0])
-        others = float(1 - np.exp(evidence[0] - logsumexp(evidence)))
-        return MagnitudeEstimate(self.settings.magnitudes[best], gain, found[best], others)
+        return MagnitudeEstimate(self.settings.magnitudes[best], gain, found[best])
 
     @cached_property
     def _models(self) -> list[ListenerPPAM]:
@@ -249,7 +254,6 @@ class HeadMismatch:
         """Unnormalized log-probability of each magnitude for the kind of unit."""
         magnitudes = np.array(self.settings.magnitudes)
         prior = np.zeros(len(magnitudes))
-        prior[1:] = self.settings.other_nats
         if self.unit is Unit.SAME:
             prior[magnitudes > self.settings.max_same_unit] = -np.inf
         elif self.unit is Unit.PERSON:

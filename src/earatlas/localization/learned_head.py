@@ -144,6 +144,7 @@ class CalibratedPosterior:
     residual_ratio: float  # residual of the anechoic model; above 1 it does not fit
     nats_per_onset: float = math.nan  # value at the best direction; NaN: onsets were not used
     mismatch: float = math.nan  # magnitude of the deviation of the head; NaN: not determined
+    relative_variance: float = math.nan  # of single frames' cues; NaN: not measured
 
     def rotated(self, degrees: float) -> CalibratedPosterior:
         """Return a copy with the posterior rotated to the left."""
@@ -255,19 +256,20 @@ class LearnedHead(HtmlView):
     ) -> CalibratedPosterior:
         """Return the posterior of sound n if another head made the recording; the same if not."""
         mismatch = self.mismatch
+        variance = self.calibration.relative_variance(batch.statistics[n])
+        combined = replace(combined, relative_variance=variance)
         if mismatch is None or onsets is None:
             return combined
-        variance = self.calibration.relative_variance(batch.statistics[n])
         if not mismatch.is_possible(combined.residual_ratio, onsets, variance):
             return combined
         found = mismatch.posterior(combined.posterior, batch.effective[n], onsets)
         if found is None:
             return combined
-        return CalibratedPosterior(
-            found.posterior,
-            combined.residual_ratio,
-            found.nats_per_onset,
-            found.magnitude,
+        return replace(
+            combined,
+            posterior=found.posterior,
+            nats_per_onset=found.nats_per_onset,
+            mismatch=found.magnitude,
         )
 
     def combine(

@@ -163,6 +163,8 @@ def _diagnosis(
         typical,
         onsets.reverberation,
         mismatch=calibrated.mismatch,
+        # Windows of a track are too short for the cues of several sources to alternate.
+        relative_variance=math.nan if static is None else calibrated.relative_variance,
     )
     # The mismatch is determined only without a room.
     recording = RecordingDiagnosis.measure(

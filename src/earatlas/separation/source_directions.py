@@ -142,7 +142,7 @@ def scene_mismatch(head: LearnedHead, fit: SourceFit) -> SceneMismatch | None:
     mismatch, onsets = head.mismatch, fit.detections.onsets
     if mismatch is None or onsets is None or fit.n_sources < 2:
         return None
-    if mismatch.settings.averages:  # a population, measured with recordings of one source only
+    if mismatch.settings.other_weight:  # a population, measured with recordings of one source only
         return None
     ratio = float(fit.residual_ratios.max())
     if not mismatch.is_possible(ratio, onsets, fit.relative_variance, n_sources=fit.n_sources):

@@ -137,6 +137,13 @@ class TrackPosteriors:
             fit = self._with_cues(fit, likelihood, cues, onsets, n_tracks)
         elif self._other_head:  # the onsets alone are those of a head that was not learned
             fit = replace(fit, posterior=widen_posterior(fit.posterior))
+        room = onsets is not None and onsets.reverberation.certainly_reverberant
+        mismatch = self._head.mismatch
+        if mismatch is not None and mismatch.settings.other_weight and n_tracks == 1 and not room:
+            # A population, as in a recording of one source: the head may be of another kind.
+            other = mismatch.onset_posterior(mismatch.settings.magnitudes[-1], likelihood)
+            weight = 1 - mismatch.settings.other_weight
+            fit = replace(fit, posterior=posterior_mixture(fit.posterior, other, weight))
         return replace(fit, posterior=apply_front_prior(fit.posterior))
 
     def _with_cues(
@@ -159,8 +166,7 @@ class TrackPosteriors:
             weight = localizer.score_calibration.anechoic_weight(likelihood.features, ratio)
         mixed = posterior_mixture(anechoic, fit.posterior, weight)
         own = replace(fit, posterior=mixed, residual_ratio=ratio)
-        # That of populations was measured with recordings of one source only.
-        if mismatch is None or mismatch.settings.averages:
+        if mismatch is None or mismatch.settings.other_weight:  # a population: see `_fit`
             return own
         if ratio <= mismatch.settings.min_residual_ratio:
             return replace(own, mismatch=mismatch.settings.magnitudes[0])
