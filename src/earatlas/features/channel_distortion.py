@@ -12,10 +12,10 @@ better than without it.
     delay           z_f exp(j 2π f τ): the right channel is late by τ
     gain            z_f / g: the right channel is louder by g
 
-The residual e is the smallest one of any direction, or of linear combinations of the directions that
-fit best, because a source may lie between them. It is small for the head that was learned: other
-heads, several sources and rooms have large residuals with and without a distortion, so that nothing
-is concluded from them.
+The residual e is the smallest one of any direction, or of linear combinations of the directions
+that fit best, because a source may lie between them. It is small for the head that was learned:
+other heads, several sources and rooms have large residuals with and without a distortion, so that
+nothing is concluded from them.
 
     N  directions    F  frequencies    T  delays
 """
