@@ -195,7 +195,8 @@ def _level_errors(bands: _Bands, head: HeadRatios, used: Mask) -> Array:
 def _phase_errors(phasors: Complex, references: NDArray[np.complex64]) -> Array:
     """Return the squared phase errors (N, ...) in dB² of phasors (F, ...), given those (N, F)."""
     mean = (phasors.conj() / max(len(phasors), 1)).astype(np.complex64)
-    errors: Array = _DB_PER_RADIAN**2 * (2 - 2 * (references @ mean).real)
+    similarity = (references @ mean).real.astype(np.float64)
+    errors: Array = _DB_PER_RADIAN**2 * (2 - 2 * similarity)
     return errors
 
 
