@@ -275,3 +275,23 @@ def test_too_little_memory_is_one_sentence(
         cli._run()
     assert exit_info.value.code == 2
     assert "memory must suffice" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("seperate", "Did you mean separate?"), ("localise", "Did you mean localize?"),
+     ("xyzzy", "See earatlas --help.")],
+)  # fmt: skip
+def test_a_misspelt_command_is_corrected(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    remedy: str,
+) -> None:
+    """The message names the most similar command, if there is one."""
+    monkeypatch.setattr("sys.argv", ["earatlas", name, "x.wav"])
+    with pytest.raises(SystemExit) as exit_info:
+        cli._run()
+    assert exit_info.value.code == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert f"got '{name}'. {remedy}" in message
