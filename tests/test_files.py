@@ -21,6 +21,7 @@ from earatlas.files import (
     atomic_write,
     atomic_write_all,
     check_writable,
+    exclusive_folder,
     output_folder,
 )
 
@@ -372,3 +373,17 @@ def test_pipes_and_devices_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", Path("/dev/null")):
         with pytest.raises(InputError, match="got the pipe or device"):
             check_writable(path)
+
+
+def test_an_exclusive_folder_has_one_user(tmp_path: Path) -> None:
+    """A second user is refused while the first one lives; nothing is left behind."""
+    with exclusive_folder(tmp_path, "studio"):
+        with (
+            pytest.raises(InputError, match="must not be used by another studio"),
+            exclusive_folder(tmp_path, "studio"),
+        ):
+            pass
+        assert list(tmp_path.iterdir())  # the refused user did not remove the lock of the first
+    assert list(tmp_path.iterdir()) == []
+    with exclusive_folder(tmp_path, "studio"):
+        pass

@@ -204,8 +204,8 @@ _LATE = _reasons(InputFault.LATE_CHANNEL)
 _SAME = _reasons(InputFault.SAME_SIGNAL)
 _TONAL = _reasons(InputFault.TONAL)
 _GAPS = _reasons(InputFault.GAPS)
-# A wrong rate is a late channel if it is far off, and otherwise like a head of another size.
-_RATE_REASONS = _reasons(InputFault.LATE_CHANNEL, DoubtKind.HEAD_MISMATCH)
+# A wrong rate is a late channel if it is far off, and may be like a head of another size.
+_RATE_REASONS = _reasons(InputFault.WRONG_RATE, InputFault.LATE_CHANNEL, DoubtKind.HEAD_MISMATCH)
 _NOTHING = _reasons(DoubtKind.NOT_DIRECTIONAL, DoubtKind.NOISY)
 _MISMATCH = _reasons(DoubtKind.HEAD_MISMATCH, InputFault.UNEQUAL_GAINS)
 _CLIPPED = _reasons(InputFault.CLIPPED, DoubtKind.HEAD_MISMATCH)

@@ -51,6 +51,7 @@ __all__ = [
     "atomic_write",
     "atomic_write_all",
     "check_writable",
+    "exclusive_folder",
     "output_folder",
     "record_moves",
     "recover_scratch",
@@ -188,6 +189,27 @@ def _locked(folder: Path) -> Iterator[None]:
             with suppress(OSError):  # also releases what a forked process has inherited
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
+
+
+@contextmanager
+def exclusive_folder(folder: Path, user: str) -> Iterator[None]:
+    """Refuse a folder that another process of the same kind uses; `user` names the kind."""
+    path = folder / f".{user}-in-use"
+    with path.open("wb") as lock:
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(
+                    f"folder must not be used by another {user}, got '{folder}', which is in use. "
+                    f"Close the other {user}, or give another folder."
+                ) from error
+            except OSError:  # a file system without locks
+                pass
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def recover_scratch(folder: Path) -> None:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from tests_support import refused
 
 import earatlas as ea
+from earatlas import cli
 from earatlas.errors import InputError, sanitize
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -258,3 +259,39 @@ def test_no_region_is_larger_than_the_sphere() -> None:
     centre = np.zeros((1, 2))
     wide = ea.DirectionPosterior(pixels, centre, np.ones(1), centre, 1e6 * np.eye(2)[None])
     assert wide.credible_area(0.9) > 1e6
+
+
+def test_too_little_memory_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A limit of memory gives a sentence and exit code 2, not a traceback."""
+
+    def exhausted() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("earatlas.cli.app.app", exhausted)
+    monkeypatch.setattr("sys.argv", ["earatlas", "info", "x.wav"])
+    with pytest.raises(SystemExit) as exit_info:
+        cli._run()
+    assert exit_info.value.code == 2
+    assert "memory must suffice" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("seperate", "Did you mean separate?"), ("localise", "Did you mean localize?"),
+     ("xyzzy", "See earatlas --help.")],
+)  # fmt: skip
+def test_a_misspelt_command_is_corrected(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    remedy: str,
+) -> None:
+    """The message names the most similar command, if there is one."""
+    monkeypatch.setattr("sys.argv", ["earatlas", name, "x.wav"])
+    with pytest.raises(SystemExit) as exit_info:
+        cli._run()
+    assert exit_info.value.code == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert f"got '{name}'. {remedy}" in message

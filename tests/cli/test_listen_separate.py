@@ -24,6 +24,7 @@ from tests_support import refused
 import earatlas as ea
 from earatlas.cli.audio_input import PcmFormat, StreamClock, _from_pcm, to_pcm
 from earatlas.cli.listen_options import ListenOptions, parse_direction, parse_socket
+from earatlas.cli.listen_separate import _Outputs
 from earatlas.cli.live_table import live_line, live_table
 from earatlas.cli.yaw_feed import YawFeed
 from earatlas.geometry.alternatives import Alternative
@@ -526,3 +527,18 @@ def test_parse_directions_and_sockets() -> None:
     assert parse_direction("-30.5,12") == (-30.5, 12.0)
     assert parse_socket("9000") == ("127.0.0.1", 9000)
     assert parse_socket("0.0.0.0:9000") == ("0.0.0.0", 9000)
+
+
+@pytest.mark.parametrize(("last", "times"), [(1.0, [0.5, 1.0]), (1.2, [0.5, 1.0, 1.2])])
+def test_the_last_report_is_printed_once(last: float, times: list[float]) -> None:
+    """The end repeats no report that was just printed, but passes its sound on."""
+    printed: list[float] = []
+    sounds: list[float] = []
+    outputs = _Outputs(every=0.5)
+    outputs.periodic.append(lambda report: printed.append(report.time))
+    outputs.sound.append(lambda report: sounds.append(report.time))
+    for time_seconds in (0.25, 0.5, 0.75, 1.0):
+        outputs.take(LiveReport(time_seconds, 0, ()))
+    outputs.end(LiveReport(last, 0, ()))
+    assert printed == times
+    assert sounds == [0.25, 0.5, 0.75, 1.0, last]

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 import earatlas as ea
+from earatlas.features.audio import resample
+from earatlas.features.channel_distortion import DistortionSettings
 from earatlas.features.input_plausibility import (
     InputFault,
     InterauralLimits,
     PlausibilitySettings,
     find_input_faults,
+    low_band_delays,
 )
 from earatlas.features.interaural_monitor import InterauralMonitor, InterauralStatistics
 from earatlas.features.onset_detector import OnsetDetectorSettings
@@ -133,10 +136,65 @@ def test_one_signal_with_independent_noise_is_found(level_db: float) -> None:
 
 def test_a_clear_delay_beyond_the_head_is_late(limits: InterauralLimits) -> None:
     """1 ms is more than a head can do, as of a recording at 48 kHz that is read as 16 kHz."""
-    x = late(talker((0.0, 0.0)), 16)
-    (finding,) = find_input_faults(statistics_of(x), limits)
+    direction, low = (0.0, 0.0), np.arange(150.0, 1000.0, 25.0)
+    ratios = InterauralTemplates.of(ea.simulated_head([direction]), low).measured_ratios
+    (own_delay,) = low_band_delays(low, ratios, 1e-3)  # 75 µs: the simulated ears are asymmetric
+    (finding,) = find_input_faults(statistics_of(late(talker(direction), 16)), limits)
     assert (finding.fault, finding.channel) == (InputFault.LATE_CHANNEL, 1)
-    assert finding.value == pytest.approx(1e-3, abs=2e-4)
+    assert finding.value == pytest.approx(1e-3 + own_delay, abs=2.6e-5)  # steps of 25 µs
+
+
+SIDES = ((35.0, 0.0), (-60.0, 10.0), (130.0, -20.0))
+
+
+@pytest.fixture(scope="module")
+def dense_limits() -> InterauralLimits:
+    """Return the limits of a simulated head at directions 5 degrees apart."""
+    head = ea.simulated_head(np.vstack([ea.Sphere().grid(5.0), SIDES]))
+    templates = InterauralTemplates.of(head, OnsetDetectorSettings().frequencies_hz)
+    return InterauralLimits.of(templates.frequencies_hz, templates.measured_ratios)
+
+
+@pytest.mark.parametrize(("true_khz", "stated_khz"), [(32, 16), (16, 32), (16, 48)])
+@pytest.mark.parametrize("direction", SIDES)
+def test_a_wrong_sampling_rate_is_found(
+    dense_limits: InterauralLimits,
+    direction: tuple[float, float],
+    true_khz: int,
+    stated_khz: int,
+) -> None:
+    """The value is the true rate over the stated one; a large error may look like a delay."""
+    x = resample(resample(talker(direction), RATE, 1000 * true_khz), 1000 * stated_khz, RATE)
+    (finding,) = find_input_faults(statistics_of(x), dense_limits)
+    if finding.fault is InputFault.LATE_CHANNEL:
+        assert true_khz > stated_khz
+    else:
+        assert finding.fault is InputFault.WRONG_RATE
+        assert finding.value == pytest.approx(true_khz / stated_khz)
+
+
+@pytest.mark.parametrize("direction", SIDES)
+@pytest.mark.parametrize("channel", [0, 1])
+def test_delays_within_those_of_the_head_are_found(
+    dense_limits: InterauralLimits, direction: tuple[float, float], channel: int
+) -> None:
+    """Half a millisecond is found because no direction has both this delay and these levels."""
+    step = 1 if channel else -1
+    x = late(talker(direction)[::step], 8)[::step]
+    (finding,) = find_input_faults(statistics_of(x), dense_limits)
+    assert (finding.fault, finding.channel) == (InputFault.LATE_CHANNEL, channel)
+
+
+def test_sources_between_measured_directions_have_no_faults() -> None:
+    """Sparse directions explain a residual that another sampling rate would remove by chance."""
+    random = np.random.default_rng(0)
+    directions = random.uniform((-180, -40), (180, 60), (5, 2))
+    recordings = [statistics_of(talker((float(a), float(e)))) for a, e in directions]
+    for spacing in (5.0, 10.0, 15.0, 20.0):
+        head = ea.simulated_head(ea.Sphere().grid(spacing))
+        templates = InterauralTemplates.of(head, OnsetDetectorSettings().frequencies_hz)
+        sparse = InterauralLimits.of(templates.frequencies_hz, templates.measured_ratios)
+        assert [find_input_faults(one, sparse) for one in recordings] == [()] * 5
 
 
 def test_tones_are_found(limits: InterauralLimits) -> None:
@@ -173,7 +231,11 @@ def test_lateral_sound_of_a_wide_head_is_not_late(sign: int) -> None:
 def test_settings_concern_all_faults(limits: InterauralLimits) -> None:
     """The tolerance of the gains is that of the given settings."""
     statistics = statistics_of(talker((30.0, 0.0)) * [[1.0], [2.0]])
-    tolerant = PlausibilitySettings(gain_tolerance_db=30.0, excess_level_db=30.0)
+    tolerant = PlausibilitySettings(
+        gain_tolerance_db=30.0,
+        excess_level_db=30.0,
+        distortion=DistortionSettings(min_gain_db=30.0),
+    )
     assert find_input_faults(statistics, limits, tolerant) == ()
 
 

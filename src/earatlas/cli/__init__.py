@@ -108,6 +108,13 @@ def _run() -> None:
         print_note("[bold red]error:[/]", sentence)
         _discard_output()
         sys.exit(2)
+    except MemoryError:
+        sentence = (
+            "memory must suffice for the input, got less. Increase its limit (ulimit -v), close "
+            "other programs, or use a shorter recording or a head with fewer directions."
+        )
+        print_note("[bold red]error:[/]", sentence)
+        sys.exit(2)
 
 
 def _system_limit(error: OSError) -> str | None:

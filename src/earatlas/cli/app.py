@@ -8,6 +8,7 @@ with the same summary.
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from typer.main import get_command
 import earatlas
 from earatlas.cli.console import print_line
 from earatlas.cli.plain_values import PlainArgument, PlainOption
-from earatlas.errors import InputError
+from earatlas.errors import InputError, abbreviate
 
 __all__ = ["COMMANDS", "Command", "app", "command_app", "examples"]
 
@@ -127,6 +128,13 @@ class _Menu(_PlainHelp, TyperGroup):
         return Command(cmd_name, help=COMMANDS[cmd_name])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            similar = get_close_matches(args[0], COMMANDS, n=1)
+            remedy = f"Did you mean {similar[0]}?" if similar else "See earatlas --help."
+            names = ", ".join(COMMANDS)
+            raise InputError(
+                f"command must be one of {names}, got '{abbreviate(args[0])}'. {remedy}"
+            )
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and name is not None:
             command = get_command(import_module(f"earatlas.cli.{name}").app)

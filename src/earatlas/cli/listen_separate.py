@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import threading
@@ -111,6 +112,7 @@ class _Outputs:
         self.sound: list[Callable[[LiveReport], None]] = []
         self.periodic: list[Callable[[LiveReport], None]] = []
         self.doubts: tuple[Doubt, ...] = ()  # doubts of the most recent report
+        self._last_time = -math.inf  # of the last report that all receivers got
 
     def take(self, report: LiveReport) -> None:
         """Pass a report to the receivers that are due."""
@@ -120,12 +122,14 @@ class _Outputs:
         if report.time >= self._next - 1e-9:
             while self._next <= report.time + 1e-9:
                 self._next += self._every
+            self._last_time = report.time
             for receiver in self.periodic:
                 receiver(report)
 
     def end(self, report: LiveReport) -> None:
-        """Pass the last report to all receivers."""
-        for receiver in (*self.sound, *self.periodic):
+        """Pass the last report to all receivers, but no state twice."""
+        repeated = report.time <= self._last_time and not report.ended
+        for receiver in (*self.sound, *(() if repeated else self.periodic)):
             receiver(report)
 
 

@@ -19,7 +19,7 @@ import typer
 from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.console import print_line, print_note
 from earatlas.errors import InputError, existing_file, missing_extra
-from earatlas.files import output_folder
+from earatlas.files import exclusive_folder, output_folder
 
 __all__ = ["app", "studio"]
 
@@ -124,7 +124,7 @@ def _bind(port: int) -> Iterator[socket.socket]:
 def _results_folder(folder: Path | None) -> Iterator[Path]:
     """Yield the folder for the results: the given one, or a temporary one."""
     if folder is not None:
-        with output_folder(folder):
+        with output_folder(folder), exclusive_folder(folder, "studio"):
             yield folder
         return
     scratch = Path(tempfile.mkdtemp(prefix="earatlas-studio-"))

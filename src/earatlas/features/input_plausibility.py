@@ -11,6 +11,8 @@ same statistics and the same decisions.
     inverted channel  the correlation within these delays is negative
     unequal gains     the level difference at low frequencies, where heads hardly cast a shadow,
                       contradicts the delay
+    wrong rate        the channels fit the head only at another sampling rate; delays and gains are
+                      also found in this way (`channel_distortion`)
     gaps              milliseconds of silence in the middle of sound
     tonal             the sound has a few frequencies only
 """
@@ -18,11 +20,17 @@ same statistics and the same decisions.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
 
+from earatlas.features.channel_distortion import (
+    DistortionKind,
+    DistortionSettings,
+    HeadRatios,
+    find_distortion,
+)
 from earatlas.features.interaural_monitor import InterauralStatistics
 from earatlas.types import Array, Complex
 
@@ -46,6 +54,7 @@ class InputFault(StrEnum):
     LATE_CHANNEL = "late channel"
     INVERTED_CHANNEL = "inverted channel"
     UNEQUAL_GAINS = "unequal gains"
+    WRONG_RATE = "wrong rate"
     GAPS = "gaps"
     TONAL = "tonal"
     CLIPPED = "clipped"
@@ -69,12 +78,19 @@ _VOIDING = frozenset(
 )
 
 
+_FAULT_OF_DISTORTION = {
+    DistortionKind.RATE: InputFault.WRONG_RATE,
+    DistortionKind.DELAY: InputFault.LATE_CHANNEL,
+    DistortionKind.GAIN: InputFault.UNEQUAL_GAINS,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class FaultFinding:
     """A fault, with the measured value and the channel that it concerns."""
 
     fault: InputFault
-    value: float  # fraction, dB, seconds or number, depending on the fault
+    value: float  # fraction, dB, seconds, factor or number, depending on the fault
     channel: int | None = None  # 0: left, 1: right; None: both
 
 
@@ -121,6 +137,8 @@ class PlausibilitySettings:
     incoherent_tolerance_db: float = 7.0  # in addition, of incoherent sound
     excess_level_db: float = 2.5  # beyond the largest level difference of the head at any delay
 
+    distortion: DistortionSettings = field(default_factory=DistortionSettings)
+
     # Signals
     min_gaps: float = 2.5  # gaps within the memory of a stream
     tonal_bins: float = 25.0  # effective number of frequencies (of 3900) of a tonal sound
@@ -140,6 +158,7 @@ class InterauralLimits:
     frequencies_hz: Array  # (F,)
     level_db: Array  # (n, F) of the directions whose ratio varies least over frequency
     phase_radians: Array  # (n, F)
+    ratios: HeadRatios  # of all directions
 
     @classmethod
     def of(
@@ -166,6 +185,7 @@ class InterauralLimits:
             frequencies_hz,
             level_db[least],
             phase[least],
+            HeadRatios.of(frequencies_hz, ratios, settings.distortion),
         )
 
     def min_variation_db(self, frequencies_hz: Array) -> float:
@@ -267,6 +287,12 @@ def _signal_fault(
     ratio = math.sqrt(negative / positive)
     if ratio > settings.inverted_ratio and -low.min() > settings.min_inverted_correlation:
         return FaultFinding(InputFault.INVERTED_CHANNEL, ratio)
+    distortion = find_distortion(statistics, limits.ratios, settings.distortion)
+    if distortion is not None:
+        fault = _FAULT_OF_DISTORTION[distortion.kind]
+        if fault is InputFault.WRONG_RATE:
+            return FaultFinding(fault, distortion.value)
+        return FaultFinding(fault, abs(distortion.value), int(distortion.value > 0))
     return _unequal_gains(statistics, limits, delay, correlation, settings)
 
 

@@ -62,6 +62,19 @@ class InterauralStatistics:
         cross: Complex = np.add.reduceat(self.cross, starts)
         return hz[starts], np.add.reduceat(self.powers, starts, axis=1), cross
 
+    def sums_around(self, centres_hz: Array, band_hz: float) -> tuple[Array, Complex]:
+        """Return powers (2, F) and cross spectra (F,) of bands around frequencies (F,)."""
+        low, high = (
+            np.searchsorted(self.frequencies_hz, centres_hz + side * band_hz / 2)
+            for side in (-1, 1)
+        )
+        powers, cross = (
+            np.concatenate([np.zeros((*x.shape[:-1], 1)), x.cumsum(axis=-1)], axis=-1)
+            for x in (self.powers, self.cross)
+        )
+        cross_sums: Complex = cross[high] - cross[low]
+        return np.maximum(powers[:, high] - powers[:, low], 0.0), cross_sums
+
     @property
     def whitened(self) -> Complex:
         """Cross spectrum (K,) over the root of both powers; its magnitude is the coherence."""

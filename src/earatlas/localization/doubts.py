@@ -88,6 +88,11 @@ def input_doubt(finding: FaultFinding) -> Doubt:
                 f"{channel} channel is {value:.0f} dB louder than any direction explains. Set both "
                 "channels to the same gain."
             )
+        case InputFault.WRONG_RATE:
+            reason = (
+                f"the channels fit this head better if their sampling rate is {value:.2f} times "
+                "the stated one. Check the rate of the file or of the device, and the head."
+            )
         case InputFault.GAPS:
             reason = (
                 f"the sound is interrupted by {value:.0f} gaps of a few milliseconds, whose edges "
