@@ -141,7 +141,8 @@ def test_known_pair_is_updated_after_another_pair() -> None:
             (0, 1 if k < 40 else 2),
         )
         if k in (20, 30, 50, 60, 70, 80):
-            frames = renderer.select_kept([np.zeros((2, 4, 1))] * (k + 1)).shape[-1]
+            empty = np.zeros((2, 4, 1), dtype=np.complex128)
+            frames = renderer.select_kept([empty] * (k + 1)).shape[-1]
             masks = rng.uniform(size=(2, len(FREQUENCIES_HZ), frames))
             renderer.update(first if k < 40 else second, masks, 0.0)
     assert not renderer.needs_frame_masks
