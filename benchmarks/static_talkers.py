@@ -21,13 +21,13 @@ from protocol import DATA, load_head, speech_excerpt, utterances
 from streaming_parts.false_motion import random_room
 from streaming_parts.other_heads import DEVELOPMENT as OTHER_DEVELOPMENT
 from streaming_parts.other_heads import JUDGEMENT as OTHER_JUDGEMENT
-from streaming_parts.other_heads import Row, load_atlas
+from streaming_parts.other_heads import Row, load_atlas, talker_distance_metres
 
 import earatlas as ea
 from earatlas.features.audio_files import audio_seconds
 from earatlas.localization.diagnostics import DoubtKind
 
-SECONDS, DISTANCE_METRES = 8.0, 1.5
+SECONDS = 8.0
 Heads = Callable[[], Sequence[ea.Head]]
 
 
@@ -40,9 +40,8 @@ def single_talkers(row: Row, count: int, seed: int) -> Iterator[ea.Audio]:
         head = heads[number % len(heads)]
         directions = head.directions[[rng.integers(len(head))]]
         sound = speech_excerpt(files[rng.integers(len(files))], SECONDS, rng)
-        room, distance = row.room(rng) if callable(row.room) else row.room, DISTANCE_METRES
-        if room is not None:
-            distance = min(distance, 0.9 * float(room.wall_distances(directions)[0]))
+        room = row.room(rng) if callable(row.room) else row.room
+        distance = talker_distance_metres(room, directions)
         settings = ea.SceneSettings(snr_db=40.0, seed=number, distance_metres=distance)
         with warnings.catch_warnings():  # directions that nobody measured, below the head
             warnings.simplefilter("ignore", ea.EaratlasWarning)

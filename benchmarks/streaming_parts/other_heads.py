@@ -26,6 +26,7 @@ from earatlas.localization.diagnostics import DoubtKind
 from earatlas.types import Array
 
 RATE, SECONDS, FIRST, STEP = 16_000, 5.0, 2.0, 4000
+DISTANCE_METRES = 1.5  # of a talker in a room
 WRONG_DEGREES, SURE_DEGREES, MIN_SEPARATION_DEGREES = 20.0, 10.0, 20.0
 JUDGED_PEOPLE = ("153", "154", "156", "158", "163", "003")
 ROOMS = (
@@ -55,7 +56,7 @@ def _judged_people() -> list[ea.Head]:
     return [ea.read_sofa(path) for path in (*paths, DATA / "heads" / "cipic_003.sofa")]
 
 
-def _room(name: str) -> list[ea.Head]:
+def measured_room(name: str) -> list[ea.Head]:
     """Return the measured responses of a room; they are reverberant themselves."""
     return [ea.read_recordings(DATA / "rooms" / name / "positions.csv", kind="responses")]
 
@@ -69,7 +70,7 @@ DEVELOPMENT = (
         "people 21–25", "people 1–20", lambda: [ea.read_sofa(path) for path in _people()[20:25]]
     ),
     *_in_rooms("kemar_full", "cipic_021", lambda: [load_head("kemar_full")]),
-    Row("room A", "hats", lambda: _room("room_a")),
+    Row("room A", "hats", lambda: measured_room("room_a")),
 )
 JUDGEMENT = (
     *_in_rooms("six other people", "people 1–25", _judged_people),
@@ -78,7 +79,7 @@ JUDGEMENT = (
         "leipzig_kemar",
         lambda: [load_head("leipzig_kemar_reseated")],
     ),
-    Row("room D", "hats", lambda: _room("room_d")),
+    Row("room D", "hats", lambda: measured_room("room_d")),
 )
 OWN_HEAD = tuple(_in_rooms("own head", "cipic_021", lambda: [load_head("cipic_021")]))
 
@@ -144,11 +145,19 @@ def scenes(
         directions = _directions(head, n_sources, rng)
         speakers = rng.choice(len(files), n_sources, replace=False)
         sounds = [speech_excerpt(files[i], seconds, rng) for i in speakers]
-        settings = ea.SceneSettings(snr_db=40.0, seed=number)
+        room = row.room(rng) if callable(row.room) else row.room
+        distance = talker_distance_metres(room, directions)
+        settings = ea.SceneSettings(snr_db=40.0, seed=number, distance_metres=distance)
         with warnings.catch_warnings():  # directions that nobody measured, below the head
             warnings.simplefilter("ignore", ea.EaratlasWarning)
-            room = row.room(rng) if callable(row.room) else row.room
             yield ea.render_scene(head, sounds, directions, settings=settings, room=room)
+
+
+def talker_distance_metres(room: ea.Room | None, directions: Array) -> float:
+    """Return the distance of all talkers: 1.5 m, or less if a wall is nearer than that."""
+    if room is None:
+        return DISTANCE_METRES
+    return min(DISTANCE_METRES, 0.9 * float(room.wall_distances(directions).min()))
 
 
 def _directions(head: ea.Head, n_sources: int, rng: np.random.Generator) -> Array:

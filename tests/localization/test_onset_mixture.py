@@ -9,6 +9,7 @@ from earatlas.geometry.angles import to_vectors
 from earatlas.localization.onset_mixture import (
     MIXTURE_SETTINGS,
     OnsetMixture,
+    alternation,
     fit_mixing_weights,
     source_log_likelihoods,
 )
@@ -155,6 +156,44 @@ def test_source_on_the_same_cone_must_gain_more() -> None:
     assert counted(other_cones) == [0, 1]
     assert counted(make_mixture(shares)) == [0]
     assert counted(make_mixture(shares, density=40.0)) == [0, 1]
+
+
+def test_alternation_equals_a_loop_over_bands() -> None:
+    """Δ compares labels of single bins with labels of bands; other sources are in both."""
+    rng = np.random.default_rng(8)
+    g, f = np.exp(rng.normal(size=(40, 3))), rng.integers(0, 14, 40)
+    pi = np.array([0.35, 0.2, 0.3, 0.15])
+    for m, j in ((1, 0), (2, 1)):
+        (rest,) = {0, 1, 2} - {m, j}
+        single = bands = 0.0
+        for band in range(5):
+            products = {m: pi[m] / (pi[m] + pi[j]), j: pi[j] / (pi[m] + pi[j])}
+            for n in np.flatnonzero(f // 3 == band):
+                others = pi[rest] * g[n, rest] + pi[3]
+                single += np.log(pi[m] * g[n, m] + pi[j] * g[n, j] + others)
+                for k in (m, j):
+                    products[k] *= (pi[m] + pi[j]) * g[n, k] + others
+            bands += np.log(sum(products.values()))
+        found = alternation(g, pi, (m, j), f)
+        assert found == pytest.approx((single - bands) / 40, rel=1e-9)
+
+
+@pytest.mark.parametrize(("alternates", "cells"), [(True, [0, 2]), (False, [0])])
+def test_source_with_frequencies_of_its_own_is_not_counted(
+    alternates: bool, cells: list[int]
+) -> None:
+    """Two talkers have onsets at the same frequencies; one with another head resembles two."""
+    n = np.arange(600)
+    f, time = n // 20, n % 20
+    second = (time if alternates else f // 3) % 3 == 0
+    densities = np.random.default_rng(3).uniform(0.2, 0.5, size=(600, len(DIRECTIONS)))
+    densities[n, np.where(second, 2, 0)] = 3.0
+    g, v, vectors = densities.astype(np.float32), np.full(600, 0.5), to_vectors(DIRECTIONS)
+    mixture = OnsetMixture(g, v, vectors, frequencies=f)
+    assert counted(mixture, 2) == cells
+    assert counted(OnsetMixture(g, v, vectors), 2) == [0, 2]
+    assert mixture.alternates(mixture.fit_static([0, 2]), 1) == alternates
+    assert (mixture.next_source_ratio(mixture.fit_static([0])) >= 1) == alternates
 
 
 def test_known_number_is_found_on_one_cone() -> None:

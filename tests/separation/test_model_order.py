@@ -36,6 +36,11 @@ class FakeState:
         """As many as there are sources."""
         return range(self.count)
 
+    @property
+    def directions(self) -> np.ndarray:
+        """One per source."""
+        return np.zeros((self.count, 2))
+
 
 @dataclass(frozen=True)
 class FakeFit:
@@ -59,6 +64,7 @@ class FakeStart:
     onsets: int  # sources that the onsets count; 0: no onsets
     reliable: bool = True
     reverberant: bool = False
+    alternating: bool = True  # whether all sources have onsets at the same frequencies
     anechoic: tuple[bool, ...] = (True,) * 7  # whether the model fits, by the number of sources
     energies: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)  # by the number, nats per bin
     trial_loss: float = 0.0  # what a trial is below the final free energy, nats per bin
@@ -91,6 +97,10 @@ class FakeStart:
         return Detections(
             reliable=self.reliable, directions=np.zeros((count, 2)), reverberation=estimate
         )
+
+    def alternate(self, detections: Any, directions: np.ndarray) -> bool:
+        """Return whether sources have onsets at the same frequencies."""
+        return self.alternating
 
     def at_directions(self, directions: np.ndarray) -> FakeState:
         """Start at directions."""
@@ -129,6 +139,15 @@ GROWING = (0.0, 0.0, 1.0, 1.05, 9.0, 9.0, 9.0)  # two sources explain more than 
         (FakeStart(1, energies=GROWING), None, 1, "detections"),
         # They are not, and one more source explains them.
         (FakeStart(1, variance=99.0, energies=GROWING), None, 2, "candidates"),
+        # It does so at frequencies of its own: another head made the recording.
+        (FakeStart(1, variance=99.0, energies=GROWING, alternating=False), None, 1, "detections"),
+        # With two detected sources, the onsets of a third may be masked.
+        (
+            FakeStart(2, variance=99.0, energies=(0.0, 0.0, 1.0, 2.0, 2.0, 2.0), alternating=False),
+            None,
+            3,
+            "candidates",
+        ),
         # One more source that does not fit the anechoic model is ignored.
         (
             FakeStart(1, variance=99.0, energies=GROWING, anechoic=(True,) * 2 + (False,) * 5),

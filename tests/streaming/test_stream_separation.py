@@ -125,6 +125,32 @@ def test_change_of_pair_is_crossfaded() -> None:
     assert np.abs(signals[1, :, -20 * hop :]).max() > 0.5
 
 
+def test_known_pair_is_updated_after_another_pair() -> None:
+    """A pair that returns has its own steering vectors, although FIR filters of another are used.
+
+    Its update needs no masks; those of the other pair would be used for it otherwise.
+    """
+    rng = np.random.default_rng(6)
+    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
+    first, second = {1: 0, 2: 1}, {1: 0, 3: 2}
+    renderer.update(first, None, 0.0)
+    for k in range(90):
+        renderer.push(
+            rng.normal(size=(2, renderer.filterbank.hop)),
+            rng.uniform(size=(2, len(FREQUENCIES_HZ))) if renderer.needs_frame_masks else None,
+            (0, 1 if k < 40 else 2),
+        )
+        if k in (20, 30, 50, 60, 70, 80):
+            empty = np.zeros((2, 4, 1), dtype=np.complex128)
+            frames = renderer.select_kept([empty] * (k + 1)).shape[-1]
+            masks = rng.uniform(size=(2, len(FREQUENCIES_HZ), frames))
+            renderer.update(first if k < 40 else second, masks, 0.0)
+    assert not renderer.needs_frame_masks
+    renderer.update(first, None, 0.0)
+    assert renderer.demixer.steering.track_ids == (1, 2)
+    assert renderer.needs_frame_masks
+
+
 def test_kept_frames_match_the_mask_frames() -> None:
     """After the change, every other hop is kept, and mask frames are selected accordingly."""
     rng = np.random.default_rng(8)

@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -503,6 +504,27 @@ def test_high_gain_is_confirmed_sooner(
         if track.confirmed and confirmed_after is None:
             confirmed_after = step
     assert confirmed_after == steps
+
+
+@pytest.mark.parametrize("alternates", [True, False])
+def test_track_with_frequencies_of_its_own_is_not_confirmed(
+    tracker: OnlineTracker, alternates: bool
+) -> None:
+    """A second track must share its frequencies with a static one; a moving one does not count."""
+    n = np.arange(300)
+    f, time = n // 10, n % 10
+    tracker.buffer = SimpleNamespace(frequencies=f)  # type: ignore[assignment]
+    first, second = make_track(1, (40.0, 0.0)), make_track(2, (-20.0, 0.0))
+    second.state = TrackState.TENTATIVE
+    tracker.tracks = [first, second]
+    own = (time if alternates else f // 3) % 2 == 0
+    densities = np.stack([np.where(own, 0.3, 3.0), np.where(own, 3.0, 0.3)], axis=1)
+    weights = np.array([0.45, 0.45, 0.1])
+    second.alternates = tracker._alternates(1, densities, weights, 10.0)
+    assert second.alternates == alternates
+    assert tracker._is_due(second, 3.0) == alternates
+    first.velocity = np.array([16.0, 0.0])
+    assert tracker._alternates(1, densities, weights, 10.0)
 
 
 def test_log_likelihoods_match_the_formula(

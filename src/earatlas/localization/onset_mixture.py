@@ -20,6 +20,17 @@ What a room adds to one talker resembles the same talker elsewhere on the cone o
 and ceiling reflect from about the same lateral angle, and a blurred direct sound leaves front,
 above and behind open. A source on the cone of another must therefore gain much more.
 
+The cues of another head than the learned one also make one talker resemble two directions, but one
+of them at some frequencies and the other one at others, at all times, while each of two talkers has
+onsets at the same frequencies. A further source m must therefore explain single bins better than
+whole frequency bands b that belong either to it or to another source j,
+
+    Δ_mj = 1 / B Σ_n log (π_m g_n(x_m) + π_j g_n(x_j) + e_n)
+         - 1 / B Σ_b log (p_m Π_n∈b (π g_n(x_m) + e_n) + p_j Π_n∈b (π g_n(x_j) + e_n))
+
+with π = π_m + π_j, p = π_m / π and π_j / π, and e_n the likelihood of all other components. This is
+the logarithm of a Bayes factor per bin.
+
 Static sources use `OnsetMixture` (`earatlas.localization.detected_sources`), moving ones its
 subclass `earatlas.tracking.trajectory_mixture.TrajectoryMixture`. The online tracker fits the
 weights of its tracks with `fit_mixing_weights`, with the densities at the direction that each track
@@ -45,6 +56,7 @@ __all__ = [
     "MixtureFit",
     "OnsetMixture",
     "OnsetMixtureSettings",
+    "alternation",
     "fit_mixing_weights",
     "source_log_likelihoods",
 ]
@@ -73,6 +85,8 @@ class OnsetMixtureSettings:
     same_cone_nats: float = 0.2  # additional gain of each pair on one cone, nats per bin
     cone_degrees: float = 10.0  # difference of lateral angles of two directions on one cone
     may_be_more_ratio: float = 0.6  # part of the required gain from which one more may exist
+    min_alternation_nats: float = -0.14  # smallest Δ of a further source, nats per bin
+    band_frequencies: int = 3  # neighbouring frequencies of a band
 
     def required_gain(self, n_sources: int) -> float:
         """Return the gain of one more source beside `n_sources`, off all cones, nats per bin."""
@@ -134,6 +148,27 @@ def source_log_likelihoods(
     return L
 
 
+def alternation(
+    densities: Array,
+    mixing_weights: Array,
+    pair: tuple[int, int],
+    frequencies: Indices,
+    settings: OnsetMixtureSettings = MIXTURE_SETTINGS,
+) -> float:
+    """Return Δ_mj of a pair (m, j) of sources, in nats per bin.
+
+    `densities` g (B, M), `mixing_weights` π (M + 1,), `frequencies` (B,): indices of frequencies.
+    """
+    g, pi, both = densities, mixing_weights, list(pair)
+    band = frequencies // settings.band_frequencies
+    e = np.delete(g, both, axis=1) @ np.delete(pi[:-1], both) + pi[-1]
+    total = pi[both].sum()
+    by_bin = np.log(g[:, both] @ pi[both] + e).sum()
+    whole = np.stack([np.bincount(band, np.log(total * g[:, k] + e)) for k in both])
+    by_band = np.logaddexp(*(whole + np.log(pi[both] / total)[:, None])).sum()
+    return float(by_bin - by_band) / max(len(g), 1)
+
+
 @dataclass(frozen=True, eq=False)
 class MixtureFit:
     """Paths of several sources, their mixing weights and their likelihood."""
@@ -157,9 +192,15 @@ class OnsetMixture:
         settings: OnsetMixtureSettings = MIXTURE_SETTINGS,
         window: Indices | None = None,
         n_windows: int = 1,
+        frequencies: Indices | None = None,
     ) -> None:
-        """Take g (B, C), v (B,), unit vectors (C, 3), and the window (B,) of each bin."""
+        """Take g (B, C), v (B,), unit vectors (C, 3), and the window (B,) of each bin.
+
+        `frequencies` (B,) are the indices of the bins' frequencies; without them, Δ is not
+        evaluated.
+        """
         self.densities, self.vectors, self.settings = densities, vectors, settings
+        self._frequencies = frequencies
         self.window, self.n_windows = window, n_windows
         self.weights = weights
         self.total = max(float(self.weights.sum()), 1e-9)
@@ -214,6 +255,18 @@ class OnsetMixture:
         without = self.fit_weights(np.delete(fit.cells, m, axis=0))
         return (fit.log_likelihood - without.log_likelihood) / self.total
 
+    def alternates(self, fit: MixtureFit, m: int) -> bool:
+        """Return whether source m explains single bins, and not only frequencies of another one."""
+        if self._frequencies is None or len(fit) < 2:
+            return True
+        g, pi = self.densities_along(fit.cells), fit.mixing_weights.mean(axis=1)
+        others = (
+            alternation(g, pi, (m, j), self._frequencies, self.settings)
+            for j in range(len(fit))
+            if j != m
+        )
+        return min(others) >= self.settings.min_alternation_nats
+
     # --- search --------------------------------------------------------------------------------
 
     def search(self, count: int) -> list[MixtureFit]:
@@ -230,6 +283,8 @@ class OnsetMixture:
             more = self.add_source(fit)
             if self.score(more) - self.score(fit) < self.settings.required_gain(len(fit)):
                 break
+            if not self.alternates(more, len(fit)):
+                break
             fit = more
         return fit
 
@@ -237,6 +292,8 @@ class OnsetMixture:
         """Return the gain of one more source, as a ratio of the gain that is required."""
         settings = self.settings
         more = self.add_source(fit, settings.may_be_more_ratio * settings.same_cone_nats)
+        if not self.alternates(more, len(fit)):
+            return 0.0
         required = settings.required_gain(len(fit)) + settings.same_cone_nats * max(
             self._cone_pairs(more) - self._cone_pairs(fit), 0.0
         )

@@ -149,6 +149,17 @@ class Initialization:
             return OnsetDetections(detections.sources, bins, next_source_ratio=ratio)
         return detections
 
+    def alternate(self, detections: OnsetDetections, directions: Array) -> bool:
+        """Return whether sources in directions (M, C) have onsets at the same frequencies.
+
+        One talker, recorded by another head than the learned one, resembles several sources that
+        have frequencies of their own.
+        """
+        localizer, onsets = self.separator.head.reverberant_localizer, detections.onsets
+        if localizer is None or onsets is None:
+            return True
+        return SourceDetector(localizer.direct_sound, onsets).alternates(directions)
+
     def at_given_directions(self, directions: Array) -> SourceFit:
         """Return the fit of sources at given directions (M, C), in the given order."""
         state = self.at_directions(directions)

@@ -12,7 +12,8 @@ sources, if it is given. Output: the `SourceFit`. The decisions are those of a t
               yes   start: detections           no    start: candidate search
             number is given, or the recording is reverberant?
               yes   number: given, or that of the onsets
-              no    the free energy may change the number, if the anechoic model then fits
+              no    the free energy may change the number, if the anechoic model then fits; a
+                    single source is divided only if its parts have onsets at the same frequencies
 
 VESSL takes reflections for sources. It is therefore not asked for the number of sources in
 reverberant recordings, and its answer is ignored if it does not fit.
@@ -67,6 +68,8 @@ def fit_sources(
         return fit
     other = start.source_fit(state, detections)
     if not other.anechoic:
+        return fit
+    if fit.n_sources == 1 and not start.alternate(detections, other.state.directions):
         return fit
     return replace(other, detections=start.detect_sources(other.n_sources))
 

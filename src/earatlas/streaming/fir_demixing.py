@@ -208,35 +208,47 @@ def truncated_taps(spectrum: Complex, n_future: int, n_past: int, fade_fraction:
 def fit_taps(spectrum: Complex, Phi: Complex, start: Array, n_future: int, n_steps: int) -> Array:
     """Minimize J by conjugate gradients from `start` (n_future + n_past, 2, 2).
 
-    `spectrum` and the covariances Phi are (N / 2 + 1, 2, 2). Each step decreases J.
+    `spectrum` and the covariances Phi are (N / 2 + 1, 2, 2). Each step decreases J. Inside, the
+    samples are on the last axis, so that transforms are contiguous.
     """
-    N = 2 * (len(spectrum) - 1)
+    N, n_past = 2 * (len(spectrum) - 1), len(start) - n_future
     power = np.trace(Phi, axis1=1, axis2=2).real
     # Loaded relative to the mean power, so that silent frequencies stay determined.
     loaded_covariances = Phi / max(float(power.mean()), 1e-300) + 1e-4 * np.eye(2)
+    (left, cross), (_, right) = loaded_covariances.transpose(1, 2, 0)
+    left, right, conjugate = left.real.copy(), right.real.copy(), cross.conj()
+    padded = np.zeros((2, 2, N))
 
     def restrict(values: Complex) -> Array:
-        """Return the taps within the look-ahead of filters times Φ."""
-        h = scipy.fft.irfft(values @ loaded_covariances, n=N, axis=0)
-        return np.concatenate([h[N - n_future :], h[: len(start) - n_future]])
+        """Return the taps within the look-ahead of filters (2, 2, N / 2 + 1) times Φ."""
+        product = np.empty_like(values)
+        product[:, 0] = values[:, 0] * left + values[:, 1] * conjugate
+        product[:, 1] = values[:, 0] * cross + values[:, 1] * right
+        h = scipy.fft.irfft(product, n=N, axis=-1)
+        return np.concatenate([h[..., N - n_future :], h[..., :n_past]], axis=-1)
 
     def transform(h: Array) -> Complex:
-        """Return the transform (N / 2 + 1, 2, 2) of taps."""
-        padded = np.zeros((N, 2, 2))
-        padded[N - n_future :], padded[: len(h) - n_future] = h[:n_future], h[n_future:]
-        return np.asarray(scipy.fft.rfft(padded, axis=0))
+        """Return the transform (2, 2, N / 2 + 1) of taps."""
+        padded[..., N - n_future :], padded[..., :n_past] = h[..., :n_future], h[..., n_future:]
+        return np.asarray(scipy.fft.rfft(padded, axis=-1))
 
-    h = start
-    residual = restrict(spectrum - transform(h))  # negative gradient, per output channel
-    direction, size = residual, (residual**2).sum(axis=(0, 2))
+    h = np.ascontiguousarray(start.transpose(1, 2, 0))
+    residual = restrict(spectrum.transpose(1, 2, 0) - transform(h))  # negative gradient
+    direction, size = residual, _inner_products(residual, residual)
     for _ in range(n_steps):
         image = restrict(transform(direction))
-        step = size / ((direction * image).sum(axis=(0, 2)) + 1e-300)
-        h = h + step[:, None] * direction
-        residual = residual - step[:, None] * image
-        previous_size, size = size, (residual**2).sum(axis=(0, 2))
-        direction = residual + (size / (previous_size + 1e-300))[:, None] * direction
-    return h
+        step = size / (_inner_products(direction, image) + 1e-300)
+        h = h + step * direction
+        residual = residual - step * image
+        previous_size, size = size, _inner_products(residual, residual)
+        direction = residual + (size / (previous_size + 1e-300)) * direction
+    return h.transpose(2, 0, 1)
+
+
+def _inner_products(first: Array, second: Array) -> Array:
+    """Return the inner products (2, 1, 1) of taps (2, 2, n), one per output channel."""
+    products: Array = np.einsum("oin,oin->o", first, second)[:, None, None]
+    return products
 
 
 class FirFilterBank:

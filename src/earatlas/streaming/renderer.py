@@ -226,7 +226,9 @@ class StreamRenderer:
         See `OnlineDemixer.update` for the other parameters.
         """
         ids, fir_demixer = list(tracks), self._fir_demixer
-        was_current, self._fir_is_current = self._fir_is_current, False
+        # Filters of another pair, which was rendered before this one, do not count.
+        was_current = self._fir_is_current and tuple(tracks.values()) == self._fir_rows
+        self._fir_is_current = False
         if masks is not None or not was_current:
             self.demixer.update(ids, masks, forgetting, expected)
         if len(ids) != 2:

@@ -20,9 +20,10 @@ of transitions. What causes them, with settings of `earatlas.tracking.settings`:
                   the required gain (`_required_gain`), which is larger on the cone of confusion of
                   an active track
     hit or miss   `_is_hit`: the gain of the newest bins and of all buffered bins
-    confirmation  `_is_due`: enough hits at the required gain. A track that continues a lost one is
-                  absorbed by it (`_continues`); if there are `max_tracks`, the one with the oldest
-                  hit is replaced if it coasts
+    confirmation  `_is_due`: enough hits at the required gain, at frequencies that it shares with
+                  static tracks (`_alternates`). A track that continues a lost one is absorbed by it
+                  (`_continues`); if there are `max_tracks`, the one with the oldest hit is replaced
+                  if it coasts
     death         `_has_timed_out`: too many misses of a tentative track, too long without a hit;
                   `_delete_redundant`: a low gain for long beside a track with a higher gain
 
@@ -42,7 +43,7 @@ import numpy as np
 
 from earatlas.geometry.angles import to_vectors
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
-from earatlas.localization.onset_mixture import fit_mixing_weights
+from earatlas.localization.onset_mixture import alternation, fit_mixing_weights
 from earatlas.tracking.cone_disambiguation import ConeDisambiguation
 from earatlas.tracking.online_track import OnlineTrack, TrackEvent, TrackState
 from earatlas.tracking.onset_buffer import OnsetBuffer
@@ -114,6 +115,8 @@ class OnlineTracker:
             # Without the track, its mixing weight goes to the others and the diffuse component.
             without = others / max(1 - weights[m], 1e-3)
             crossing = self._update_crossing(m, now)
+            tentative = track.state is TrackState.TENTATIVE and not track.moving
+            track.alternates = not tentative or self._alternates(m, densities, weights, now)
             self._update_score(track, v * np.log(total / without), v, now, crossing)
             if crossing and track.moving:
                 continue
@@ -128,6 +131,19 @@ class OnlineTracker:
             self._position_update.update(tracks, m, others, densities[:, m], float(weights[m]), now)
             likelihoods[:, m] = weights[m] * np.concatenate(list(track.density_history))
         return likelihoods
+
+    def _alternates(self, m: int, densities: Array, weights: Array, now: float) -> bool:
+        """Return whether track m explains single bins, and not only frequencies of another track.
+
+        `densities` (B, M) and `weights` (M + 1,) are those of all tracks.
+        """
+        mixture, buffer = self.settings.initiation.mixture, self.buffer
+        return all(
+            alternation(densities, weights, (m, j), buffer.frequencies, mixture)
+            >= mixture.min_alternation_nats
+            for j, other in enumerate(self.tracks)
+            if j != m and other.confirmed and other.is_active(now) and not other.moving
+        )
 
     def _density_histories(self) -> Array:
         """Append the newest bins to the history of each track; return all densities (B, M)."""
@@ -176,7 +192,11 @@ class OnlineTracker:
         """Return whether a tentative track with this gain over the required gain is confirmed."""
         settings = self.settings.confirmation
         strong = ratio > settings.strong_gain_ratio
-        return ratio > 1 and track.hits >= (settings.strong_hits if strong else settings.hits)
+        return (
+            track.alternates
+            and ratio > 1
+            and track.hits >= (settings.strong_hits if strong else settings.hits)
+        )
 
     def _confirm(self, track: OnlineTrack, now: float) -> None:
         """Confirm a tentative track, or give it to a lost track that it continues.

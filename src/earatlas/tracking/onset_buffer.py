@@ -120,6 +120,11 @@ class OnsetBuffer:
         return len(self._f)
 
     @property
+    def frequencies(self) -> Indices:
+        """Index (B,) of the frequency of each bin."""
+        return self._f
+
+    @property
     def newest(self) -> slice:
         """The bins of the last step."""
         begin = len(self) - int(self.bins_per_step[-1]) if len(self.bins_per_step) else 0
