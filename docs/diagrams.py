@@ -62,6 +62,7 @@ LAYER_TEXTS = {
     "container": "atlas file format",
     "files": "atomic writing",
     "csv_tables": "CSV input",
+    "fork_server": "calls in another process",
     "notebooks": "HTML views, tables",
     "numerics": "log domain, means",
     "threads": "thread limits",

@@ -221,7 +221,7 @@ def test_version_and_help(run: Run, columns: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--gone"], ["gone"], ["info"], ["learn", "x.sofa"]],
+    [["--gone"], ["info"], ["learn", "x.sofa"]],
 )
 def test_bad_options(run: Run, arguments: list[str]) -> None:
     """Bad options give exit code 2, nothing on standard output, and no traceback."""

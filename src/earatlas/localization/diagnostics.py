@@ -279,8 +279,10 @@ class SourceDiagnosis:
         several = undirected = other_head = small_room = False
         onsets, directed = recording.onsets, fit.nats_per_onset > settings.undirected_nats
         # The onsets of two sources may be those of one of them: where it is the louder one.
+        # Rooms and faults of the input scatter cues as well.
         tested = not math.isnan(second_source_gain)
-        scattered = tested and directed and fit.scattered and not fit.reverberation.any_room
+        explained = fit.reverberation.any_room or (onsets is not None and onsets.input_faults)
+        scattered = tested and directed and fit.scattered and not explained
         if second_source_gain > settings.second_source_nats * (1 if directed else 2):
             several = True
             # The onsets of one source at another head may resemble those of two sources.
