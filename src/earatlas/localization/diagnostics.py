@@ -358,7 +358,8 @@ class SceneDiagnosis:
         """Yield the doubts that concern all directions."""
         recording = tuple(self.recording.doubts())
         yield from recording
-        if not recording and not self.recording.fits:
+        explained = any(doubt.explains_mismatch for doubt in recording)
+        if not explained and not self.recording.fits:
             yield from self.fit.doubts()
 
 

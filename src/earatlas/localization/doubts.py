@@ -48,6 +48,14 @@ class Doubt(str):
         doubt.word, doubt.value, doubt.fault = DoubtKind(word), float(value), fault
         return doubt
 
+    @property
+    def explains_mismatch(self) -> bool:
+        """Whether it explains that the sound does not fit the head.
+
+        A wrong sampling rate does not, because a larger or smaller head resembles it.
+        """
+        return self.fault is not InputFault.WRONG_RATE
+
     def __getnewargs__(  # type: ignore[override]
         self,
     ) -> tuple[DoubtKind, str, float, InputFault | None]:

@@ -173,7 +173,7 @@ class TrackStage:
     def _head_doubts(self) -> tuple[Doubt, ...]:
         """Return the doubt about the head, unless noise or reverberation explain its residual."""
         onsets = self.front_end.onsets
-        if onsets is None or self.front_end.doubts:
+        if onsets is None or any(doubt.explains_mismatch for doubt in self.front_end.doubts):
             return ()
         fit = self.posteriors.head_fit(self.tracker.confirmed, onsets)
         return () if fit is None or not fit.other_head else tuple(fit.doubts())
