@@ -18,7 +18,7 @@ from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.geometry.spaces import Space
 from earatlas.population.comparison import AtlasFit
 from earatlas.population_atlas import compare_heads
-from earatlas.wording import format_position
+from earatlas.wording import format_position, unit_field
 
 __all__ = ["app", "fit_command"]
 
@@ -70,7 +70,7 @@ def fit_command(
                 "fit": round(one.fit, 3),
                 "fits": one.fits,
                 "direction": [round(angle, 2) for angle in one.direction],
-                **_unit(spaces[one.index]),
+                **unit_field(spaces[one.index]),
             }
             for one in fits
         ]
@@ -81,11 +81,6 @@ def fit_command(
     for line in _format_table(fits, files, spaces):
         print_line(line)
     print_line(_format_conclusion(fits, files))
-
-
-def _unit(space: Space) -> dict[str, str]:
-    """Return the unit of positions that are no directions in degrees."""
-    return {} if space.holds_directions else {"unit": space.unit_name}
 
 
 def _format_table(

@@ -34,11 +34,7 @@ class PlainArgument(TyperArgument):
 
     def process_value(self, ctx: Any, value: Any) -> Any:
         """Convert a value, here if it is a usual one, and else as Typer does."""
-        try:
-            converted = _convert(self, value)
-        except (_UnusualValueError, AttributeError):  # the latter in other versions of Typer
-            return super().process_value(ctx, value)
-        return converted if self.callback is None else self.callback(ctx, self, converted)
+        return _process_value(self, ctx, value, super().process_value)
 
 
 class PlainOption(TyperOption):
@@ -46,11 +42,18 @@ class PlainOption(TyperOption):
 
     def process_value(self, ctx: Any, value: Any) -> Any:
         """Convert a value, here if it is a usual one, and else as Typer does."""
-        try:
-            converted = _convert(self, value)
-        except (_UnusualValueError, AttributeError):  # the latter in other versions of Typer
-            return super().process_value(ctx, value)
-        return converted if self.callback is None else self.callback(ctx, self, converted)
+        return _process_value(self, ctx, value, super().process_value)
+
+
+def _process_value(
+    param: TyperArgument | TyperOption, ctx: Any, value: Any, by_typer: Callable[[Any, Any], Any]
+) -> Any:
+    """Convert a value, here if it is a usual one and otherwise by Typer; call the callback."""
+    try:
+        converted = _convert(param, value)
+    except (_UnusualValueError, AttributeError):  # the latter in other versions of Typer
+        return by_typer(ctx, value)
+    return converted if param.callback is None else param.callback(ctx, param, converted)
 
 
 def _convert(param: TyperArgument | TyperOption, value: Any) -> Any:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,35 +112,42 @@ class DistortionSettings:
 _SETTINGS = DistortionSettings()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class HeadRatios:
     """Ratios of the right over the left ear of a head."""
 
     frequencies_hz: Array  # (F,)
     level_db: Single  # (N, F)
     phasors: NDArray[np.complex64]  # (N, F), of magnitude 1
-    consistent_db: float  # residual of a source at this head, also between its directions
+    settings: DistortionSettings = _SETTINGS
 
     @classmethod
     def of(
         cls, frequencies_hz: Array, ratios: Complex, settings: DistortionSettings = _SETTINGS
     ) -> HeadRatios:
-        """Return the levels and phases of ratios (N, F).
-
-        The residual between directions is that of directions which are left out, one at a time.
-        """
+        """Return the levels and phases of ratios (N, F)."""
         magnitude = np.maximum(np.abs(ratios), 1e-12)
         level_db = (20 * np.log10(magnitude)).astype(np.float32)
         phasors = (ratios / magnitude).astype(np.complex64)
-        N, used = len(ratios), np.ones(len(frequencies_hz), dtype=np.bool_)
+        return cls(frequencies_hz, level_db, phasors, settings)
+
+    @cached_property
+    def consistent_db(self) -> float:
+        """Residual below which the channels are those of this head, also between its directions.
+
+        The residual between directions is that of directions which are left out, one at a time. It
+        takes 0.2 s for 2700 directions, so that it is computed only if a recording needs it.
+        """
+        N, used = len(self.level_db), np.ones(len(self.frequencies_hz), dtype=np.bool_)
         residuals = []
-        for row in np.unique(np.linspace(0, N - 1, settings.left_out).astype(np.intp)):
-            bands = _Bands(used, level_db[row].astype(float), phasors[row].astype(complex))
+        for row in np.unique(np.linspace(0, N - 1, self.settings.left_out).astype(np.intp)):
+            level_db, phasors = self.level_db[row].astype(float), self.phasors[row].astype(complex)
             others = np.arange(N) != row
-            rest = cls(frequencies_hz, level_db[others], phasors[others], 0.0)
-            residuals.append(_residual_db(bands, rest, used, settings) if N > 1 else math.inf)
-        between = settings.between_factor * float(np.median(residuals))
-        return cls(frequencies_hz, level_db, phasors, max(settings.consistent_db, between))
+            rest = replace(self, level_db=self.level_db[others], phasors=self.phasors[others])
+            bands = _Bands(used, level_db, phasors)
+            residuals.append(_residual_db(bands, rest, used, self.settings) if N > 1 else math.inf)
+        between = self.settings.between_factor * float(np.median(residuals))
+        return max(self.settings.consistent_db, between)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -171,7 +179,7 @@ def find_distortion(
     if bands.used.sum() < settings.min_bands:
         return None
     residual = _residual_db(bands, head, bands.used, settings)
-    if residual < head.consistent_db:
+    if residual < settings.consistent_db or residual < head.consistent_db:
         return None
     explanations = [
         _gain(bands, head, residual, settings),
