@@ -17,6 +17,7 @@ import numpy as np
 
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.spaces import Sphere
+from earatlas.numerics import half_solve
 from earatlas.population.population import Listener, Population
 from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.types import Array, Indices
@@ -57,10 +58,9 @@ class DeviationInformation:
             constants = constants + (information - 0.5 * slope) @ mean
             information = (information - slope) @ root
             precisions = root.T @ precisions @ root
-        factor = np.linalg.cholesky(np.eye(J) + precisions)
-        u = np.linalg.solve(factor, information[..., None])[..., 0]
+        factor, u = half_solve(np.eye(J) + precisions, information[..., None])
         log_det = np.log(np.einsum("kjj->kj", factor)).sum(axis=1)
-        evidence: Array = constants + 0.5 * (u**2).sum(axis=1) - log_det
+        evidence: Array = constants + 0.5 * (u**2).sum(axis=(1, 2)) - log_det
         return evidence
 
     def label_log_density(self, label: Array, width_degrees: float) -> Array:

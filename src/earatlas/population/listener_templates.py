@@ -34,7 +34,7 @@ from earatlas.localization.onset_likelihood import (
 )
 from earatlas.population.deviation_information import DeviationInformation
 from earatlas.population.population import Listener, Population
-from earatlas.types import Array, Complex, Indices, Single
+from earatlas.types import Array, Indices, Single
 
 __all__ = ["ListenerDirectSound", "ListenerTemplateSettings", "gaussian_factors"]
 
@@ -102,18 +102,30 @@ class ListenerDirectSound(DirectSoundModel):
         L of the templates is increased by what the integral gains, E_g / α - L_g, interpolated. The
         scale, and the features of the recording, remain those of the templates.
         """
-        expected = super().log_likelihood(bins, leave_one_out)
+        known = np.full(len(self.grid), np.nan)  # L of the templates, where it is evaluated
+
+        def of_templates(rows: Indices, fine: bool) -> Array:
+            missing = rows[np.isnan(known[rows])]
+            if len(missing):
+                points = self.points(missing) if fine else self.coarse_points
+                known[missing] = self.log_likelihood_at(bins, points)
+            values: Array = known[rows]
+            return values
+
+        if leave_one_out is None:
+            expected = self._coarse_to_fine(bins, of_templates)
+        else:
+            expected = super().log_likelihood(bins, leave_one_out)
         gains = self._gains(bins)
 
-        def evaluate(rows: Indices, fine: bool) -> Array:
-            points = self.points(rows) if fine else self.coarse_points
+        def integrated(rows: Indices, fine: bool) -> Array:
             at = self.interpolation[rows]
             weights = np.maximum(at.weights, 0.0)
             gain = (weights * gains[at.rows]).sum(axis=1) / weights.sum(axis=1)
-            integrated: Array = self.log_likelihood_at(bins, points) + gain
-            return integrated
+            values: Array = of_templates(rows, fine) + gain
+            return values
 
-        return replace(self._coarse_to_fine(bins, evaluate), features=expected.features)
+        return replace(self._coarse_to_fine(bins, integrated), features=expected.features)
 
     def log_likelihood_batch(self, sounds: Sequence[OnsetBins]) -> list[DirectionLogLikelihood]:
         """Return the log-likelihood of each of many sounds."""
@@ -137,15 +149,13 @@ class ListenerDirectSound(DirectSoundModel):
         count = min(settings.candidates, len(L))
         rows = np.sort(np.argpartition(-L, count - 1)[:count])
         S, H = len(settings.steps_db), len(self._level_bands)
-        points = self._shifted_points(rows).reshape(len(self.whitening), 3, -1)
+        points = self._shifted_points[..., rows].reshape(len(self.whitening), 3, -1)
         tables = np.zeros((H, S * count), dtype=np.float32)
         band, v = self._band[bins.f], weights.astype(np.float32)
         for own, values in self.iter_table_values(self.log_densities, bins, points):
             used = np.unique(band[own])
             tables[used] += (v[own] * (band[own] == used[:, None])) @ values
-        gates = self._gates[rows]
-        beta = np.tensordot(gates, self._loadings, axes=1)  # (n, H, J)
-        psi = settings.unexplained_ratio * (gates @ self._explained)
+        beta, psi = self._template_loadings[rows], self._template_unexplained[rows]
         a, b, c = gaussian_factors(
             settings.inverse_temperature
             * tables.reshape(H, S, count).transpose(2, 0, 1).astype(np.float64),
@@ -189,29 +199,28 @@ class ListenerDirectSound(DirectSoundModel):
         return normalized
 
     @cached_property
-    def _loadings(self) -> Array:
-        """Loadings (K, H, J) of what is not known about the listener, in each chart."""
-        return self.population.model(self.listener).loadings[:, self._level_bands]
+    def _template_loadings(self) -> Array:
+        """β_gh (G, H, J): loadings of what is not known about the listener."""
+        loadings = self.population.model(self.listener).loadings[:, self._level_bands]
+        beta: Array = np.tensordot(self._gates, loadings, axes=1)
+        return beta
 
     @cached_property
-    def _explained(self) -> Array:
-        """β·β (K, H) of an unknown listener, in each chart."""
-        explained: Array = (self.population.loadings[:, self._level_bands] ** 2).sum(axis=-1)
-        return explained
-
-    @cached_property
-    def _ratios(self) -> Complex:
-        """Interaural ratios (G, F) of the templates."""
-        return self.templates.measured_ratios
+    def _template_unexplained(self) -> Array:
+        """ψ_gh (G, H), relative to β·β of an unknown listener."""
+        explained = (self.population.loadings[:, self._level_bands] ** 2).sum(axis=-1)
+        psi: Array = self.listener_settings.unexplained_ratio * (self._gates @ explained)
+        return psi
 
     @cached_property
     def _template_points(self) -> Single:
         """s_g (F, 3, G) of the templates."""
-        return self.points_of_ratios(self._ratios).astype(np.float32)
+        return self.points_of_ratios(self.templates.measured_ratios).astype(np.float32)
 
-    def _shifted_points(self, rows: Indices) -> Single:
-        """Return s_g (F, 3, S, n) of some templates with shifted levels."""
-        ratios = self._ratios[rows]
+    @cached_property
+    def _shifted_points(self) -> Single:
+        """s_g (F, 3, S, G) of the templates with shifted levels."""
+        ratios = self.templates.measured_ratios
         gains = 10 ** (np.array(self.listener_settings.steps_db) / 20)
         points = [self.points_of_ratios(gain * ratios).astype(np.float32) for gain in gains]
         return np.stack(points, axis=2)

@@ -55,6 +55,16 @@ class CueBands:
         total: Array = np.add.reduceat(values[..., order], starts, axis=-1)
         return total
 
+    def weighted_sums(self, weights: Array, values: Array) -> Array:
+        """Return Σ_d∈h weights_wd values_nd (W, n, H) of weights (W, D) and values (n, D)."""
+        order, starts = self._starts
+        sums = np.empty((len(self), len(weights), len(values)))
+        ends = [*starts[1:].tolist(), len(order)]
+        for h, (start, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
+            cues = order[start:end]
+            np.matmul(weights[:, cues], values[:, cues].T, out=sums[h])
+        return np.ascontiguousarray(np.moveaxis(sums, 0, -1))
+
     def mean(self, values: Array) -> Array:
         """Return the means (..., H) of values (..., D) over the cues of each band."""
         return self.sum(values) / np.bincount(self.band)

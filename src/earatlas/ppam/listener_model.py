@@ -24,6 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from earatlas.features.statistics import CueStatistics
+from earatlas.numerics import half_solve
 from earatlas.ppam.cue_bands import CueBands
 from earatlas.ppam.model import PPAM
 from earatlas.ppam.posterior import ChartPosteriors
@@ -62,8 +63,7 @@ class ListenerPPAM(PPAM):
             A sequence of W posteriors. `logs` are log p(recording, k), but for constants that
             depend on the recording alone.
         """
-        found = [self._evidence(statistics[n]) for n in range(len(statistics.counts))]
-        logs, means, V = (np.stack(parts, axis=-1) for parts in zip(*found, strict=True))
+        logs, means, V = (np.moveaxis(part, 0, -1) for part in self._evidence(statistics))
         return ChartPosteriors(
             self.space, self.centres, logs, means.transpose(1, 0, 2), V.transpose(1, 2, 0, 3)
         )
@@ -83,7 +83,7 @@ class ListenerPPAM(PPAM):
         ndarray
             One value per chart, but for a constant that depends on the recording alone.
         """
-        return self._evidence(statistics, charts)[0]
+        return self._evidence(CueStatistics.stack([statistics]), charts)[0][0]
 
     def with_deviation(self, magnitude: float) -> ListenerPPAM:
         """Return the model of a head that also deviates as no head of the population does.
@@ -103,29 +103,46 @@ class ListenerPPAM(PPAM):
     def _evidence(
         self, statistics: CueStatistics, charts: Indices | slice = slice(None)
     ) -> tuple[Array, Array, Array]:
-        """Return log p(recording, k) (K,), and mean (K, L) and covariance (K, L, L) of u given k.
+        """Return log p(recording, k) (W, K), and mean (W, K, L) and covariance (W, K, L, L) of u.
 
         With P = Q / ψ, Z_k = (A_k, ȳ - b_k) and G_k = I + β_kᵀ Eᵀ P E β_k,
         H_k = Z_kᵀ P Z_k - N_k G_k⁻¹ N_kᵀ with N_k = Z_kᵀ P E β_k, as in `earatlas.ppam.posterior`.
+        All sums over cues are linear in Q, in R = Q ȳ, and in E = Σ_t y², and therefore matrix
+        products over the W sounds.
         """
+        gammas, beta, L = self.gammas[charts], self.loadings[charts], self.space.dims
+        K, D = len(beta), self.b.shape[1]
+        P1 = 1 / self.residual[charts]  # P of Q = 1
+        Z = np.concatenate([self._slopes[charts], -self.b[charts][:, None]], axis=1)  # of ȳ = 0
+        ZP = Z * P1[:, None]  # (K, L+1, D)
         Q = np.where(statistics.counts > 0, statistics.counts, 0.0)
-        psi, beta, gammas = self.residual[charts], self.loadings[charts], self.gammas[charts]
-        P, L = Q / psi, self.space.dims
-        residual = statistics.means - self.b[charts]
-        Z = np.concatenate([self._slopes[charts], residual[:, None]], axis=1)
-        ZP = Z * P[:, None]  # (K, L+1, D)
-        G = np.eye(beta.shape[2]) + beta.mT @ (self.bands.sum(P)[..., None] * beta)
-        root = np.linalg.cholesky(G)
-        U = np.linalg.solve(root, (self.bands.sum(ZP) @ beta).mT)  # (K, J, L+1)
-        H = ZP @ Z.mT - U.mT @ U
-        V = np.linalg.inv(np.linalg.inv(gammas) + H[:, :L, :L])
+        R = Q * statistics.means
+        E = R * statistics.means + statistics.scatter
+        W = len(Q)
+
+        table = np.concatenate([ZP, P1[:, None]], axis=1).reshape(-1, D)
+        in_bands = self.bands.weighted_sums(Q, table).reshape(W, K, L + 2, -1)
+        in_bands[:, :, L] += self.bands.weighted_sums(R, P1)
+        row, column = np.tril_indices(L + 1)
+        ZPZ = (Q @ (ZP[:, row] * Z[:, column]).reshape(-1, D).T).reshape(W, K, -1)
+        RZP = (R @ ZP.reshape(-1, D).T).reshape(W, K, L + 1)
+        H = np.empty((W, K, L + 1, L + 1))
+        H[..., row, column] = H[..., column, row] = ZPZ
+        H[..., L, :] += RZP
+        H[..., :, L] += RZP
+        H[..., L, L] += E @ P1.T  # with the scatter around the mean
+        log_det = Q @ self._log_residual[charts].T
+        for w in range(W):
+            G = np.eye(beta.shape[2]) + beta.mT @ (in_bands[w, :, L + 1, :, None] * beta)
+            root, U = half_solve(G, (in_bands[w, :, : L + 1] @ beta).mT)  # (K, J, L+1)
+            H[w] -= U.mT @ U
+            log_det[w] += 2 * np.log(np.einsum("kjj->kj", root)).sum(axis=1)
+
+        V = np.linalg.inv(np.linalg.inv(gammas) + H[..., :L, :L])
         V = 0.5 * (V + V.mT)
-        means = np.einsum("klm,km->kl", V, H[:, :L, L])
-        scatter = (statistics.scatter / psi).sum(axis=1)
-        distance = H[:, L, L] + scatter - (H[:, :L, L] * means).sum(axis=-1)
+        means = np.einsum("wklm,wkm->wkl", V, H[..., :L, L])
+        distance = H[..., L, L] - (H[..., :L, L] * means).sum(axis=-1)
         log_volume = np.linalg.slogdet(V)[1] - np.linalg.slogdet(gammas)[1]
-        log_det = self._log_residual[charts] @ Q
-        log_det = log_det + 2 * np.log(np.einsum("kjj->kj", root)).sum(axis=1)
         logs = np.log(self.weights[charts]) + 0.5 * (log_volume - distance - log_det)
         return logs, means, V
 
