@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from earatlas.numerics import linear_assignment
 from earatlas.types import Array, Indices
 
 __all__ = ["Assignment", "best_assignment", "nan_mean"]
@@ -77,9 +78,7 @@ class Assignment:
 
 def best_assignment(cost: Array) -> Assignment:
     """Return the assignment with the least total cost (M, J), by the Hungarian algorithm."""
-    from scipy.optimize import linear_sum_assignment
-
-    m, j = linear_sum_assignment(cost)
+    m, j = linear_assignment(cost)
     found = np.full(len(cost), -1, dtype=np.intp)
     found[m] = j
     return Assignment(found, cost.shape[1])

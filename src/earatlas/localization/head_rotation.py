@@ -256,11 +256,10 @@ def rotating_head_posterior(
     if len(observed) == 1:
         return head.calibrated_posterior(observed[0].statistics, onsets).rotated(mean_yaw)
     yaws = np.array([wrap_degrees(pose.yaw_degrees - mean_yaw) for pose in observed])
-    anechoic, residual_ratio = _anechoic_posterior(
-        head, [pose.statistics for pose in observed], yaws
-    )
+    anechoic = _anechoic_posterior(head, [pose.statistics for pose in observed], yaws)
     offsets = wrap_degrees(yaw_of_bins - mean_yaw)
-    return head.combine(anechoic, residual_ratio, onsets, offsets).rotated(mean_yaw)
+    (combined,) = head.combine(anechoic, [onsets], offsets)
+    return combined.rotated(mean_yaw)
 
 
 def _mean_yaw(poses: Sequence[Pose]) -> float:
@@ -271,9 +270,24 @@ def _mean_yaw(poses: Sequence[Pose]) -> float:
     return float(first + counts @ offsets / counts.sum())
 
 
+@dataclass(frozen=True, eq=False)
+class _RotatingAnechoic:
+    """The anechoic posterior of one sound, as `AnechoicPosteriors` of a batch."""
+
+    posterior: DirectionPosterior
+    residual_ratio: float
+
+    @property
+    def residual_ratios(self) -> Array:
+        return np.array([self.residual_ratio])
+
+    def posteriors(self, rows: Indices) -> list[DirectionPosterior]:
+        return [self.posterior] * len(rows)
+
+
 def _anechoic_posterior(
     head: LearnedHead, poses: Sequence[CueStatistics], yaws: Array
-) -> tuple[DirectionPosterior, float]:
+) -> _RotatingAnechoic:
     """Return the results of `Calibration.calibrated_posterior` for many poses."""
     model, calibration = head.model, head.calibration
     shared = _share_statistics(calibration, poses, model.noise)
@@ -284,10 +298,10 @@ def _anechoic_posterior(
     residual = float(counts @ residuals / max(counts.sum(), 1e-300))
     residual_ratio = residual / calibration.max_residual
     if residual_ratio <= 1:
-        return calibration.blur(posterior), residual_ratio
+        return _RotatingAnechoic(calibration.blur(posterior), residual_ratio)
     relaxed = calibration.relaxed(residual_ratio)
     shared = _share_statistics(relaxed, poses, model.noise)
-    return relaxed.blur(_product(model, shared, yaws)), residual_ratio
+    return _RotatingAnechoic(relaxed.blur(_product(model, shared, yaws)), residual_ratio)
 
 
 def _share_statistics(

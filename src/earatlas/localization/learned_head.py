@@ -27,7 +27,7 @@ from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Space
 from earatlas.localization.head_mismatch import POPULATION_MISMATCH, HeadMismatch, Unit
-from earatlas.localization.reverberant_localizer import ReverberantLocalizer
+from earatlas.localization.reverberant_localizer import AnechoicPosteriors, ReverberantLocalizer
 from earatlas.notebooks import HtmlView
 from earatlas.ppam.calibration import CalibratedPosteriorBatch, Calibration
 from earatlas.ppam.head_deviations import people_deviations
@@ -239,13 +239,37 @@ class LearnedHead(HtmlView):
         CalibratedPosterior
             The posterior, the residual of the anechoic model, and the nats per onset.
         """
+        return self.calibrated_posteriors(CueStatistics.stack([statistics]), [onsets])[0]
+
+    def calibrated_posteriors(
+        self,
+        statistics: CueStatistics,
+        onsets: Sequence[OnsetBins | None],
+        *,
+        all_charts: bool = True,
+    ) -> list[CalibratedPosterior]:
+        """Return the calibrated posteriors of W sounds, such as the windows of a recording.
+
+        Parameters
+        ----------
+        statistics : CueStatistics
+            Statistics (W, D) of the cues of the layout.
+        onsets : sequence of OnsetBins or None
+            Onset bins of each sound, sorted by time if there are several. Either all sounds have
+            onsets or none has.
+        all_charts : bool, default True
+            Whether to evaluate every chart; see `PPAM.posteriors`.
+
+        Returns
+        -------
+        list of CalibratedPosterior
+            The posterior, the residual of the anechoic model, and the nats per onset of each sound.
+        """
         batch = self.calibration.calibrated_posteriors(
-            self.model, CueStatistics.stack([statistics])
+            self.model, statistics, all_charts=all_charts
         )
-        ratio = float(batch.residual_ratios[0])
-        (anechoic,) = batch.posteriors(np.arange(1))
-        combined = self.combine(anechoic, ratio, onsets)
-        return self._with_mismatch(combined, batch, 0, onsets)
+        combined = self.combine(batch, onsets)
+        return [self._with_mismatch(one, batch, n, onsets[n]) for n, one in enumerate(combined)]
 
     def _with_mismatch(
         self,
@@ -274,66 +298,37 @@ class LearnedHead(HtmlView):
 
     def combine(
         self,
-        anechoic: DirectionPosterior,
-        residual_ratio: float,
-        onsets: OnsetBins | None,
+        anechoic: AnechoicPosteriors,
+        onsets: Sequence[OnsetBins | None],
         yaw: Array | None = None,
-    ) -> CalibratedPosterior:
-        """Combine the anechoic posterior with the onsets and with the prior of front before rear.
+    ) -> list[CalibratedPosterior]:
+        """Combine anechoic posteriors with the onsets and with the prior of front before rear.
 
         See `ReverberantLocalizer.combine` and `earatlas.geometry.front_prior`.
 
         Parameters
         ----------
-        anechoic : DirectionPosterior
-            Posterior of the anechoic model.
-        residual_ratio : float
-            Normalized residual of the anechoic model, divided by its calibrated limit.
-        onsets : OnsetBins or None
-            The B onset bins of the recording. With None the anechoic posterior is unchanged.
-        yaw : ndarray of shape (B,), optional
-            Yaw of the head at each bin in degrees; by default the head does not rotate.
-
-        Returns
-        -------
-        CalibratedPosterior
-            The combined posterior with the measures of fit.
-        """
-        if self.reverberant_localizer is None or onsets is None:
-            return CalibratedPosterior(apply_front_prior(anechoic), residual_ratio)
-        posterior, nats = self.reverberant_localizer.combine(anechoic, residual_ratio, onsets, yaw)
-        return CalibratedPosterior(apply_front_prior(posterior), residual_ratio, nats)
-
-    def combine_batch(
-        self, anechoic: CalibratedPosteriorBatch, onsets: Sequence[OnsetBins | None]
-    ) -> list[CalibratedPosterior]:
-        """Do the same as `combine` for W overlapping sounds of one recording.
-
-        Parameters
-        ----------
-        anechoic : CalibratedPosteriorBatch
-            Posteriors and residuals of the anechoic model.
+        anechoic : AnechoicPosteriors
+            Posteriors and residuals of the anechoic model for W sounds.
         onsets : sequence of OnsetBins or None
-            Onset bins of each sound, complete and sorted by time. Either all sounds have onsets or
-            none has.
+            Onset bins of each sound. Either all sounds have onsets or none has; then the anechoic
+            posteriors are not changed by them.
+        yaw : ndarray of shape (B,), optional
+            Yaw of the head at each bin of a single sound in degrees; by default the head does not
+            rotate.
 
         Returns
         -------
         list of CalibratedPosterior
-            One combined posterior per sound.
+            The combined posteriors with the measures of fit.
         """
+        ratios = anechoic.residual_ratios.tolist()
         given = [bins for bins in onsets if bins is not None]
         if self.reverberant_localizer is None or len(given) < len(onsets):
-            posteriors = map(apply_front_prior, anechoic.posteriors(np.arange(len(onsets))))
-            return list(map(CalibratedPosterior, posteriors, anechoic.residual_ratios.tolist()))
-        combined = self.reverberant_localizer.combine_batch(anechoic, given)
-        ratios = anechoic.residual_ratios.tolist()
+            posteriors = anechoic.posteriors(np.arange(len(onsets)))
+            return list(map(CalibratedPosterior, map(apply_front_prior, posteriors), ratios))
+        combined = self.reverberant_localizer.combine(anechoic, given, yaw)
         return [
-            self._with_mismatch(
-                CalibratedPosterior(apply_front_prior(posterior), ratio, nats),
-                anechoic,
-                n,
-                given[n],
-            )
-            for n, ((posterior, nats), ratio) in enumerate(zip(combined, ratios, strict=True))
+            CalibratedPosterior(apply_front_prior(posterior), ratio, nats)
+            for (posterior, nats), ratio in zip(combined, ratios, strict=True)
         ]

@@ -8,9 +8,9 @@ learned.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,12 +18,16 @@ from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space, Sphere
 from earatlas.hrtf.interaural_templates import InterauralTemplates
-from earatlas.localization.onset_likelihood import N_CLASSES, N_TABLE_STEPS, DirectSoundModel
+from earatlas.localization.onset_likelihood import (
+    N_CLASSES,
+    N_TABLE_STEPS,
+    DirectionLogLikelihood,
+    DirectSoundModel,
+)
 from earatlas.localization.score_calibration import BETAS, KERNEL_WIDTHS_DEGREES, ScoreCalibration
-from earatlas.ppam.calibration import CalibratedPosteriorBatch
-from earatlas.types import Array
+from earatlas.types import Array, Indices
 
-__all__ = ["ReverberantLocalizer", "posterior_mixture"]
+__all__ = ["AnechoicPosteriors", "ReverberantLocalizer", "posterior_mixture"]
 
 _NEGLIGIBLE_WEIGHT = 0.01  # a posterior of this weight or less is left out of the mixture
 # Names of the arrays of a `ScoreCalibration` in atlas files, and of its fields.
@@ -33,6 +37,17 @@ _CALIBRATION_ARRAYS = {
     "shares": "mixture_weights",
     "weights": "weights",
 }
+
+
+class AnechoicPosteriors(Protocol):
+    """Posteriors of the anechoic model for W sounds, computed on demand."""
+
+    @property
+    def residual_ratios(self) -> Array:
+        """Normalized residuals (W,) of the anechoic model, divided by their limit."""
+
+    def posteriors(self, rows: Indices) -> Iterable[DirectionPosterior]:
+        """Return the posteriors of some of the sounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,65 +61,33 @@ class ReverberantLocalizer:
 
     def combine(
         self,
-        anechoic: DirectionPosterior,
-        residual_ratio: float,
-        onsets: OnsetBins,
+        anechoic: AnechoicPosteriors,
+        onsets: Sequence[OnsetBins],
         yaw: Array | None = None,
-    ) -> tuple[DirectionPosterior, float]:
-        """Combine the anechoic posterior with that of the onsets, at the fitted mixing weight.
+    ) -> list[tuple[DirectionPosterior, float]]:
+        """Combine anechoic posteriors of W sounds with those of their onsets, at a fitted weight.
 
-        `residual_ratio` is the normalized residual of the anechoic model, divided by its limit. Up
-        to `residual_threshold` the sound is like the training data and the anechoic posterior is
+        Up to `residual_threshold` a sound is like the training data and its anechoic posterior is
         returned unchanged, since that model is the better one there. (The threshold is 0 for a head
-        with too few directions to calibrate the residual.) `yaw` (B,) is the yaw of the head at
-        each bin in degrees.
+        with too few directions to calibrate the residual.) Several sounds overlap, and their onsets
+        are sorted by time. `yaw` (B,) is the yaw of the head at each bin of a single sound in
+        degrees.
 
-        The second value is the log-likelihood per onset of the best direction in nats, NaN if the
+        The second values are the log-likelihood per onset of the best direction in nats, NaN if the
         onsets were not used.
         """
-        if not self._uses_onsets(residual_ratio, onsets):
-            return anechoic, math.nan
-        if yaw is None:
-            likelihood = self.direct_sound.log_likelihood(onsets)
-        else:
-            likelihood = self.direct_sound.rotated_log_likelihood(onsets, yaw)
-        weight = self.score_calibration.anechoic_weight(likelihood.features, residual_ratio)
-        nats = float(likelihood.features[0])
-        if weight > 1 - _NEGLIGIBLE_WEIGHT:
-            return anechoic, nats
-        reverberant = self.score_calibration.posterior(self.direct_sound.space, likelihood)
-        return posterior_mixture(anechoic, reverberant, weight), nats
-
-    def combine_batch(
-        self, anechoic: CalibratedPosteriorBatch, onsets: Sequence[OnsetBins]
-    ) -> list[tuple[DirectionPosterior, float]]:
-        """Do the same for many overlapping sounds, with all of their onsets sorted by time."""
-        used = [
-            n
-            for n, residual_ratio in enumerate(anechoic.residual_ratios)
-            if self._uses_onsets(float(residual_ratio), onsets[n])
-        ]
+        ratios, calibration = anechoic.residual_ratios, self.score_calibration
+        used = [n for n, ratio in enumerate(ratios) if self._uses_onsets(float(ratio), onsets[n])]
         weights, nats = np.ones(len(onsets)), np.full(len(onsets), math.nan)
-        posteriors: dict[int, DirectionPosterior] = {}
-        if used:
-            most = self.direct_sound.onset_settings.most_bins
-            likelihoods = self.direct_sound.log_likelihood_batch(
-                [onsets[n].by_frequency().strongest(most) for n in used]
-            )
-            for n, likelihood in zip(used, likelihoods, strict=True):
-                weights[n] = self.score_calibration.anechoic_weight(
-                    likelihood.features, float(anechoic.residual_ratios[n])
-                )
-                nats[n] = likelihood.features[0]
-            mixed = [
-                (n, likelihood)
-                for n, likelihood in zip(used, likelihoods, strict=True)
-                if weights[n] <= 1 - _NEGLIGIBLE_WEIGHT
-            ]
-            reverberant = self.score_calibration.posteriors(
-                self.direct_sound.space, [likelihood for _, likelihood in mixed]
-            )
-            posteriors = dict(zip([n for n, _ in mixed], reverberant, strict=True))
+        mixed: dict[int, DirectionLogLikelihood] = {}
+        likelihoods = self._log_likelihoods([onsets[n] for n in used], yaw)
+        for n, likelihood in zip(used, likelihoods, strict=True):
+            weights[n] = calibration.anechoic_weight(likelihood.features, float(ratios[n]))
+            nats[n] = likelihood.features[0]
+            if weights[n] <= 1 - _NEGLIGIBLE_WEIGHT:
+                mixed[n] = likelihood
+        reverberant = calibration.posteriors(self.direct_sound.space, list(mixed.values()))
+        posteriors = dict(zip(mixed, reverberant, strict=True))
         needed = np.flatnonzero(weights >= _NEGLIGIBLE_WEIGHT)
         for n, posterior in zip(needed.tolist(), anechoic.posteriors(needed), strict=True):
             posteriors[n] = (
@@ -113,6 +96,19 @@ class ReverberantLocalizer:
                 else posterior
             )
         return [(posteriors[n], float(nats[n])) for n in range(len(onsets))]
+
+    def _log_likelihoods(
+        self, onsets: Sequence[OnsetBins], yaw: Array | None
+    ) -> Sequence[DirectionLogLikelihood]:
+        """Return the log-likelihood of the onsets of each sound; of several, in one batch."""
+        sound = self.direct_sound
+        if yaw is not None:
+            return [sound.rotated_log_likelihood(bins, yaw) for bins in onsets]
+        most = sound.onset_settings.most_bins
+        strongest = [bins.by_frequency().strongest(most) for bins in onsets]
+        if len(strongest) < 2:
+            return [sound.log_likelihood(bins) for bins in strongest]
+        return sound.log_likelihood_batch(strongest)
 
     def _uses_onsets(self, residual_ratio: float, onsets: OnsetBins) -> bool:
         """Whether the anechoic model fits badly and there are enough onsets."""

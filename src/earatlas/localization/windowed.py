@@ -320,8 +320,7 @@ class _WindowBatchLocalizer:
         head = self._head
         counts, sums, squares = windows.table[:, rows]
         statistics = CueStatistics(counts, sums, squares)
-        anechoic = head.calibration.calibrated_posteriors(head.model, statistics, all_charts=False)
-        combined = head.combine_batch(anechoic, onsets)
+        combined = head.calibrated_posteriors(statistics, onsets, all_charts=False)
         frame = head.layout.hop / head.layout.rate
         localizations = [
             localization_from_posterior(
