@@ -97,7 +97,7 @@ def _scene_file(path: Path) -> Path:
 
 
 def truth_files(path: Path) -> list[Path]:
-    """Return the scene.json that is named, or that of the named folder, and the sounds beside it."""
+    """Return the scene.json of a folder, or a named one, and the sounds beside it."""
     file = _scene_file(path)
     return [file, *sorted(file.parent.glob("*.wav"))]
 
