@@ -387,3 +387,22 @@ def test_an_exclusive_folder_has_one_user(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with exclusive_folder(tmp_path, "studio"):
         pass
+
+
+def test_the_lock_of_a_folder_changes_no_file(tmp_path: Path) -> None:
+    """A link or pipe with the name of the lock neither empties a file nor blocks."""
+    (tmp_path / "thesis.txt").write_text("text")
+    lock = tmp_path / ".studio-in-use"
+    lock.symlink_to(tmp_path / "thesis.txt")
+    with exclusive_folder(tmp_path, "studio"):
+        pass
+    assert (tmp_path / "thesis.txt").read_text() == "text"
+    os.mkfifo(lock)
+    with exclusive_folder(tmp_path, "studio"):
+        pass
+    lock.mkdir()
+    with (
+        pytest.raises(InputError, match="folder must be writable"),
+        exclusive_folder(tmp_path, "studio"),
+    ):
+        pass

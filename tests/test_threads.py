@@ -1,5 +1,8 @@
 """Numerical libraries use one thread inside localization, separation and streams."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any
@@ -9,6 +12,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import earatlas as ea
+from earatlas.features.recording import MemoryRecording
+from earatlas.localization.windowed import WindowedLocalizer, WindowSettings
 from earatlas.threads import parallel_map, run_both, single_threaded_blas
 
 
@@ -72,9 +77,15 @@ def test_every_entry_uses_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = np.random.default_rng(0).normal(size=(2, 9600))
     audio, localizer, live = ea.Audio(samples, 16_000), atlas.localizer(), atlas.live()
     monkeypatch.setattr(np, "concatenate", spy)
+
+    def windows() -> WindowedLocalizer:
+        return WindowedLocalizer(atlas, MemoryRecording(audio), WindowSettings())
+
     calls: dict[str, Callable[[], object]] = {
         "localize": lambda: atlas.localize(audio),
         "windows": lambda: atlas.localize_frames(audio),
+        "each window": lambda: next(windows()),
+        "all windows together": lambda: windows().whole(),
         "separate": lambda: atlas.separate(audio, n_sources=2),
         "localizer": lambda: (localizer.push(samples), localizer.where(), localizer.finish()),
         "live": lambda: (live.push(samples), live.finish()),
@@ -84,3 +95,35 @@ def test_every_entry_uses_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
             seen.clear()
             call()
             assert seen == [{1}], name
+
+
+_TRACK = """
+import hashlib, json
+import numpy as np
+import earatlas as ea
+from earatlas.features.recording import MemoryRecording
+from earatlas.localization.windowed import WindowedLocalizer, WindowSettings
+
+sound = np.random.default_rng(0).normal(size=(2, 48_000))
+audio = ea.Audio(sound + sound[::-1], 16_000)
+windows = WindowedLocalizer(ea.example_atlas(), MemoryRecording(audio), WindowSettings())
+posteriors = [window.posterior for _, window in windows] + [windows.whole().posterior]
+values = [(one.weights.tolist(), one.means.tolist()) for one in posteriors]
+print(len(values), hashlib.sha256(json.dumps(values).encode()).hexdigest())
+"""
+
+
+def test_a_track_does_not_depend_on_the_number_of_threads() -> None:
+    """The posteriors of windows are equal to the last bit with one and with two BLAS threads."""
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", _TRACK],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": str(threads)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for threads in (1, 2)
+    ]
+    assert outputs[0].startswith("29 ")
+    assert outputs[0] == outputs[1]

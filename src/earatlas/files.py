@@ -179,37 +179,48 @@ def _locked(folder: Path) -> Iterator[None]:
     except OSError:  # Windows does not open folders
         yield
         return
-    try:
-        if fcntl is not None:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with _flock(descriptor, wait=True):
         yield
-    finally:
-        if fcntl is not None:
-            with suppress(OSError):  # also releases what a forked process has inherited
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
 
 
 @contextmanager
 def exclusive_folder(folder: Path, user: str) -> Iterator[None]:
     """Refuse a folder that another process of the same kind uses; `user` names the kind."""
     path = folder / f".{user}-in-use"
-    with path.open("wb") as lock:
-        if fcntl is not None:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise InputError(
-                    f"folder must not be used by another {user}, got '{folder}', which is in use. "
-                    f"Close the other {user}, or give another folder."
-                ) from error
-            except OSError:  # a file system without locks
-                pass
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)  # a planted pipe cannot block it
+    except OSError as error:
+        raise unwritable_folder(folder, error) from error
+    with _flock(descriptor, wait=False) as locked:
+        if not locked or not os.fstat(descriptor).st_nlink:  # or its user has just left
+            raise InputError(
+                f"folder must not be used by another {user}, got '{folder}', which is in use. "
+                f"Close the other {user}, or give another folder."
+            )
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _flock(descriptor: int, *, wait: bool) -> Iterator[bool]:
+    """Lock an open file and close it at the end; yield whether no other process has locked it."""
+    locked = True
+    try:
+        if fcntl is not None:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                locked = False
+            except OSError:  # a file system without locks
+                pass
+        yield locked
+    finally:
+        if fcntl is not None and locked:
+            with suppress(OSError):  # also releases what a forked process has inherited
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
 
 
 def recover_scratch(folder: Path) -> None:

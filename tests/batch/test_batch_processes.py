@@ -165,7 +165,7 @@ def test_batch_of_heads(run: Run, folder: Path, tmp_path: Path) -> None:
         again = run(*call)
         answers = [json.loads(line) for line in again.stdout.splitlines()]
         assert [answer.get("skipped") for answer in answers] == [True, None, None]
-        assert "two.csv: the contents of the file changed." in again.stderr
+        assert "two.csv: the contents of '7.wav' changed." in again.stderr
     one = run("learn", tmp_path / "heads" / "one.csv", "-o", tmp_path / "x.atlas", "--components",
               2, "--no-rooms")  # fmt: skip
     assert one.returncode == 0, one.stderr

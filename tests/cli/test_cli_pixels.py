@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +95,20 @@ def test_sources_are_separated_in_pixels(folder: Path, run: Run, tmp_path: Path)
     assert {source["unit"] for source in answer["sources"]} == {"pixels"}
     assert 'href="data:image/png;base64' in page
     assert "°" not in page
+
+
+def test_another_picture_makes_the_report_again(folder: Path, run: Run, tmp_path: Path) -> None:
+    """With --resume, a report is made again if the contents of its picture changed."""
+    picture = tmp_path / "room.png"
+    shutil.copy(folder / "picture.png", picture)
+    call = ("separate", folder / "camera.atlas", folder / "two.wav", "-n", "1", "-o",
+            tmp_path / "out", "--report", "--picture", picture, "--resume")  # fmt: skip
+    run(*call)
+    first = (tmp_path / "out" / "two.html").read_bytes()
+    assert "1 of 1 are done already" in run(*call).stderr
+    matplotlib.image.imsave(picture, np.eye(480, 640))
+    assert "the contents of 'room.png' changed" in run(*call).stderr
+    assert (tmp_path / "out" / "two.html").read_bytes() != first
 
 
 def test_degrees_and_pixels_are_not_mixed(folder: Path, run: Run, tmp_path: Path) -> None:

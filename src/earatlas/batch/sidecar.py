@@ -251,10 +251,12 @@ def rerun_reason(
     if difference is not None:
         return difference
     files = [file for file in inputs if file.is_file()]
-    if len(files) != len(sidecar.inputs) or not all(
-        fingerprint.matches(file) for fingerprint, file in zip(sidecar.inputs, files, strict=True)
-    ):
+    if len(files) != len(sidecar.inputs):
         return "the contents of the file changed"
+    for number, (fingerprint, file) in enumerate(zip(sidecar.inputs, files, strict=True)):
+        if not fingerprint.matches(file):
+            changed = f"'{_quoted(file.name)}'" if number else "the file"
+            return f"the contents of {changed} changed"
     if not all(fingerprint.matches(folder / fingerprint.file) for fingerprint in sidecar.outputs):
         return "results are missing or changed"
     return None

@@ -29,6 +29,7 @@ __all__ = [
     "format_perceptual_scores",
     "read_separated",
     "read_truth",
+    "truth_files",
 ]
 
 
@@ -93,6 +94,12 @@ def _scene_file(path: Path) -> Path:
             f"{'has no scene.json' if is_folder else 'does not exist'}. Check the name."
         )
     return existing_file(file, "truth")
+
+
+def truth_files(path: Path) -> list[Path]:
+    """Return the scene.json of a folder, or a named one, and the sounds beside it."""
+    file = _scene_file(path)
+    return [file, *sorted(file.parent.glob("*.wav"))]
 
 
 def _read_image(file: Path) -> Audio:

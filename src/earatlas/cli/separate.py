@@ -31,6 +31,7 @@ from earatlas.cli.ground_truth import (
     format_perceptual_scores,
     read_separated,
     read_truth,
+    truth_files,
 )
 from earatlas.cli.options import (
     AdaptOption,
@@ -94,6 +95,11 @@ class _SeparateJob(SeparationJob):
     rttm: bool = False
     dcase: bool = False
     picture: Path | None = None
+
+    def inputs(self, file: Path) -> list[Path]:
+        """Return the recording, the files of the truth, and the picture of the report."""
+        truth = [] if self.truth is None else truth_files(self.truth)
+        return [file, *truth, *([] if self.picture is None else [self.picture])]
 
     def possible_outputs(self, file: Path) -> list[Path]:
         """Return the sound files, the report and the tables."""

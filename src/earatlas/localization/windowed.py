@@ -196,7 +196,6 @@ class WindowSettings:
         return step, max(round(self.window_seconds / (step * frame)), 1)
 
 
-@single_threaded_blas()
 def localize_windows(head: LearnedHead, recording: Recording, windows: WindowSettings) -> Track:
     """Return the track of a recording.
 
@@ -229,8 +228,13 @@ class WindowedLocalizer:
         self._localizations = self._localize(progress)
 
     def __iter__(self) -> Iterator[tuple[float, Localization]]:
-        """Iterate over (centre in seconds, localization) of the remaining windows."""
-        return self._localizations
+        """Iterate over the remaining windows."""
+        return self
+
+    @single_threaded_blas()  # per window: the caller may use BLAS between windows
+    def __next__(self) -> tuple[float, Localization]:
+        """Return the centre in seconds and the localization of the next window."""
+        return next(self._localizations)
 
     def _localize(self, progress: Progress | None) -> Iterator[tuple[float, Localization]]:
         head = self._head
@@ -243,6 +247,7 @@ class WindowedLocalizer:
             if progress is not None:
                 progress(min((begin + frames) * seconds, total), total)
 
+    @single_threaded_blas()
     def whole(self) -> Localization:
         """Return the localization of the whole recording: `localize`, in single precision.
 
