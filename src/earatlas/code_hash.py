@@ -5,8 +5,8 @@ function. Its output is a hash over the syntax trees of the definitions that it 
 attributes of modules are followed through imports, and a method belongs to it if its class is
 reached and its name occurs as an attribute or a string. Only what can change a number counts:
 comments, formatting, docstrings, annotations, texts of errors and warnings, and modules for
-messages, files and caches do not, and neither do other packages. Modules that are imported by a
-computed name are not found.
+messages, files, file formats and caches do not, and neither do other packages. Modules that are
+imported by a computed name are not found.
 
     unit        a function, a method, a class without its methods, or a statement of a module
     reference   (module, name) in a unit; name "" is the whole module
@@ -27,16 +27,28 @@ __all__ = ["code_hash", "drawing_hash", "package_hash", "reached_units"]
 _ROOT = Path(__file__).parent
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Reference = tuple[str, str]
-# Modules that change no number: lazy names of the package, messages, files, processes and caches.
+# Modules that change no number: lazy names of the package, messages, processes and caches; and
+# those that recognize, check and decode files, because the contents of files are not code: a row
+# identifies its data by a fingerprint of their own.
 _NOT_FOLLOWED = frozenset(
     {
         "earatlas",
-        "earatlas.errors",
+        "earatlas.atlas_format",
+        "earatlas.batch.file_arguments",
         "earatlas.code_hash",
+        "earatlas.container",
+        "earatlas.csv_tables",
+        "earatlas.errors",
         "earatlas.experiments.array_cache",
+        "earatlas.features.containers",
+        "earatlas.features.decoder",
+        "earatlas.features.sound_file",
+        "earatlas.features.wav",
         "earatlas.files",
         "earatlas.fork_server",
+        "earatlas.hrtf.hdf5_links",
         "earatlas.notebooks",
+        "earatlas.threads",
         "earatlas.types",
         "earatlas.wording",
     }

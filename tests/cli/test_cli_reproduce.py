@@ -164,6 +164,12 @@ def test_finished_rows_are_kept(
     result = run("reproduce", "figure2", "--quick", "-o", folder)
     assert "4 rows, 0 of them new" in result.stdout
     assert "toy (1 of 4)" in " ".join((folder / "results.md").read_text().split())
+    path.write_text("".join([plan, stale, *others]))
+    result = run("reproduce", "figure2", "--quick", "--check", 1, "-o", folder)
+    assert "1 of 1 stale rows repeated, 1 confirmed" in result.stdout
+    assert "Stale rows" not in (folder / "results.md").read_text()
+    assert run("reproduce", "figure2", "--check", 0, "-o", folder).returncode == 2
+    path.write_text("".join([plan, stale, *others]))
     result = run("reproduce", "figure2", "--quick", "--stale", "-o", folder)
     assert "4 rows, 1 of them new" in result.stdout
     assert (folder / "results.md").read_text() == before

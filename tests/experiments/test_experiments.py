@@ -30,6 +30,7 @@ from earatlas.experiments import (
 )
 from earatlas.experiments.array_cache import cached_arrays
 from earatlas.experiments.bench import LAYOUTS, azimuth_elevation_errors
+from earatlas.experiments.confirmation import check_rows, results_agree
 from earatlas.experiments.figure_parts import pack_array, unpack_array
 from earatlas.experiments.models import METHODS, fit_method
 from earatlas.experiments.page import mark_stale_rows, without_stale_marks, write_page
@@ -218,6 +219,65 @@ def test_stale_rows_are_marked_and_repeated(
     assert [row["code"] for row in again] == [experiment.code({})] * 3
     assert read_rows(path) == again
     assert write_page({"toy": experiment}, tmp_path, quick=False).read_text() == fresh
+
+
+def test_stale_rows_are_confirmed_if_repetitions_agree(
+    counting_experiment: tuple[Experiment, list[int]], tmp_path: Path
+) -> None:
+    """Some rows of each version and kind are repeated; the others count as measured today."""
+    experiment, measured_seeds = counting_experiment
+    experiment = replace(experiment, section=lambda rows, folder: "A table.")
+    (tmp_path / "results" / "rows").mkdir(parents=True)
+    path = tmp_path / "results" / "rows" / "toy.jsonl"
+    rows, _ = run_experiment(experiment, Bench(), path)
+    plan = path.read_text().splitlines()[0]
+    for row in rows[:5]:
+        row["code"] = "first"
+    for row in rows[5:]:
+        row["code"] = "second"
+    rows[7]["result"]["square"] += 1  # the second version had other results
+    path.write_text("\n".join([plan, *map(json.dumps, rows)]) + "\n")
+    measured_seeds.clear()
+    checks = check_rows(experiment, Bench(), path, 3)
+    assert [(check.rows, check.repeated, check.agrees) for check in checks] == [
+        (5, 3, True),
+        (5, 2, False),
+    ]
+    assert measured_seeds == [0, 2, 4, 5, 7]
+    after = group_by_data_set(experiment, path, quick=False)[0].rows
+    stale = [row["settings"]["seed"] for row in after if experiment.is_stale(row)]
+    confirmed = [row["settings"]["seed"] for row in after if "confirmed" in row]
+    assert (stale, confirmed) == ([6, 8, 9], [1, 3])
+    page = write_page({"toy": experiment}, tmp_path, quick=False).read_text()
+    assert "printed digits: toy (2 of 10)." in page.replace("\n", " ")
+    assert "recorded: toy (3 of 10)." in page.replace("\n", " ")
+    assert "(10 of 10 rows;" in page.replace("\n", " ")
+    assert check_rows(replace(experiment, measure=lambda bench, s: {}), Bench(), path, 1)[0].rows
+    with pytest.raises(ea.InputError, match="at least 1 row"):
+        check_rows(experiment, Bench(), path, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "agree"),
+    [
+        (1.0, 1.0059, True),
+        (1.0, 1.0061, False),
+        (40.0, 40.044, True),
+        (-40.0, -40.046, False),
+        (float("nan"), float("nan"), True),
+        ({"a": [1, None]}, {"a": [1, None]}, True),
+        ({"a": [1, 2]}, {"a": [1]}, False),
+        ({"a": 1}, {"b": 1}, False),
+        ("text", "text", True),
+        ("text", 1, False),
+        (pack_array([0.0, 50.0, 100.0]), pack_array([0.0, 50.1, 100.1]), True),
+        (pack_array([0.0, 50.0, 100.0]), pack_array([0.0, 50.3, 100.0]), False),
+        (pack_array([0.0, 1.0]), pack_array([[0.0, 1.0]]), False),
+    ],
+)
+def test_results_agree_within_tolerances(first: Any, second: Any, agree: bool) -> None:
+    """Numbers agree to 0.005 and a thousandth; names, lengths and shapes must be the same."""
+    assert results_agree(first, second) is agree
 
 
 def test_only_the_newest_plan_is_shown(

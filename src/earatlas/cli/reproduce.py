@@ -16,6 +16,7 @@ from earatlas.cli.options import ForceOption, JsonOption, OutputOption
 from earatlas.cli.outputs import OutputFiles
 from earatlas.errors import InputError
 from earatlas.experiments import EXPERIMENTS, Bench, run_experiment
+from earatlas.experiments.confirmation import check_rows
 from earatlas.experiments.page import rows_path, write_page
 from earatlas.experiments.recorded_talkers import is_recorded_speech
 from earatlas.experiments.rows import Experiment
@@ -28,6 +29,11 @@ __all__ = ["app", "reproduce"]
 
 app = command_app()
 
+_ANSWER = "{name}, {head}: {rows} rows, {new} of them new, {seconds:.0f} s"
+_CHECKED = (
+    "{name}, {head}: {repeated} of {stale} stale rows repeated, {confirmed} confirmed, "
+    "{seconds:.0f} s"
+)
 _PORTIONS = (0.1, 0.3, 1.0)  # shares of the repetitions of all experiments after each pass
 
 
@@ -42,6 +48,7 @@ class _Plan:
     share: float
     jobs: int
     repeat_stale: bool = False
+    check: int | None = None
 
     def __post_init__(self) -> None:
         if self.name != "all" and self.name not in EXPERIMENTS:
@@ -52,6 +59,12 @@ class _Plan:
         if self.jobs < 1:
             raise InputError(
                 f"jobs must be at least 1, got {self.jobs}. Use 1 to run one row at a time."
+            )
+        if self.check is not None and (self.check < 1 or self.repeat_stale):
+            raise InputError(
+                f"check must be at least 1 and without stale, got {self.check}"
+                f"{' with stale' if self.repeat_stale else ''}. Use --check 3, and --stale "
+                "afterwards for the rows that differ."
             )
         if not 0 < self.share <= 1:
             raise InputError(
@@ -115,6 +128,13 @@ def reproduce(
     stale: Annotated[
         bool, typer.Option("--stale", help="Repeat rows that were measured by other code.")
     ] = False,
+    check: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Repeat only N stale rows of each kind, and confirm the others if they agree.",
+        ),
+    ] = None,
     draw_only: Annotated[
         bool, typer.Option("--draw-only", help="Run nothing; write the page from existing results.")
     ] = False,
@@ -129,7 +149,7 @@ def reproduce(
     marked on the page.
     """
     heads = tuple(dict.fromkeys(head or ["simulated"]))
-    plan = _Plan(name, heads, speech, quick, share, jobs, stale)
+    plan = _Plan(name, heads, speech, quick, share, jobs, stale, check)
     folder = output / "results"
     page = output / "results.md"
     OutputFiles(force=force).claim_in_folder(page, (folder / "rows").is_dir() or page.is_dir())
@@ -138,8 +158,7 @@ def reproduce(
         for answer in () if draw_only else _run(plan, folder):
             answers.append(answer)
             if not as_json:
-                text = "{name}, {head}: {rows} rows, {new} of them new, {seconds:.0f} s"
-                print_line(text.format_map(answer))
+                print_line((_ANSWER if check is None else _CHECKED).format_map(answer))
         with progress("plotting"):
             page = write_page(EXPERIMENTS, output, quick=quick)
     total = round(time.perf_counter() - start, 1)
@@ -166,6 +185,10 @@ def _run(plan: _Plan, folder: Path) -> Iterator[dict[str, Any]]:
             for experiment in plan.experiments
             if _applies(experiment, bench, source, plan)
         ]
+    if plan.check is not None:
+        for experiment, bench in pairs:
+            yield _check(experiment, bench, rows_path(folder, experiment.name), plan.check)
+        return
     portions = _PORTIONS if len(pairs) > 1 and not plan.quick else (1.0,)
     totals: dict[int, dict[str, Any]] = {}
     for portion in portions:
@@ -225,4 +248,19 @@ def _answer(
         "rows": len(rows),
         "new": new,
         "seconds": round(seconds, 1),
+    }
+
+
+def _check(experiment: Experiment, bench: Bench, path: Path, repetitions: int) -> dict[str, Any]:
+    """Repeat some stale rows; return the counts and the time as JSON values."""
+    start = time.perf_counter()
+    with progress(f"{experiment.name}, {bench.head}") as update:
+        checks = check_rows(experiment, bench, path, repetitions, progress=update)
+    return {
+        "name": experiment.name,
+        "head": bench.head,
+        "stale": sum(check.rows for check in checks),
+        "repeated": sum(check.repeated for check in checks),
+        "confirmed": sum(check.rows for check in checks if check.agrees),
+        "seconds": round(time.perf_counter() - start, 1),
     }

@@ -48,7 +48,11 @@ All measurements are stored in `{folder}/rows`, one JSON line each, and the page
 them without running anything (`--draw-only`). A row records a hash of the code on which it depends
 and a fingerprint of the data; rows of code that has changed since are marked as stale, and
 `--stale` repeats them. `--share 0.1` runs a tenth of the planned repetitions; their number is
-stated with each table.
+stated with each table. `--check 3` repeats three stale rows of each kind, and if they agree, the
+others count as confirmed.
+
+The recorded computing time of the rows on this page is {hours:.1f} h ({timed:,} of {every:,} rows;
+CPU time, except for older rows, which have elapsed time).
 """
 _STATEMENTS = """\
 ## Claims of the paper
@@ -60,7 +64,8 @@ difference decides. For claims about every condition, the number of conditions i
 difference is positive. A claim holds anechoically if it holds for all heads that were measured
 without a room. Claims about manifolds are under Figure 3.
 """
-_STALE = "**Stale rows.** "  # start of the paragraphs that mark stale rows
+_STALE = "**Stale rows.** "  # starts of the paragraphs that mark stale and confirmed rows
+_CONFIRMED = "**Confirmed rows.** "
 
 
 def rows_path(folder: Path, name: str) -> Path:
@@ -71,11 +76,6 @@ def rows_path(folder: Path, name: str) -> Path:
 def write_page(experiments: dict[str, Experiment], output: Path, *, quick: bool) -> Path:
     """Write `output`/results.md from all rows in `output`/results."""
     folder = output / "results"
-    parts = [
-        _TOP.format(
-            version=earatlas.__version__, quick=", --quick" if quick else "", folder=folder.name
-        )
-    ]
     every_row = {
         name: [
             row
@@ -84,6 +84,17 @@ def write_page(experiments: dict[str, Experiment], output: Path, *, quick: bool)
         ]
         for name, experiment in experiments.items()
     }
+    seconds = [row.get("seconds") for rows in every_row.values() for row in rows]
+    parts = [
+        _TOP.format(
+            version=earatlas.__version__,
+            quick=", --quick" if quick else "",
+            folder=folder.name,
+            hours=sum(filter(None, seconds)) / 3600,
+            timed=len(seconds) - seconds.count(None),
+            every=len(seconds),
+        )
+    ]
     statements = statements_table(every_row)
     if statements and not quick:
         parts.append(f"{_STATEMENTS}\n{statements}\n")
@@ -99,8 +110,9 @@ def write_page(experiments: dict[str, Experiment], output: Path, *, quick: bool)
 
 
 def without_stale_marks(text: str) -> str:
-    """Return a page without the paragraphs that mark stale rows."""
-    return "\n\n".join(part for part in text.split("\n\n") if not part.startswith(_STALE))
+    """Return a page without the paragraphs that mark stale and confirmed rows."""
+    marks = (_STALE, _CONFIRMED)
+    return "\n\n".join(part for part in text.split("\n\n") if not part.startswith(marks))
 
 
 def mark_stale_rows(
@@ -111,27 +123,37 @@ def mark_stale_rows(
     for name, experiment in experiments.items():
         heading = f"## {experiment.title}\n"
         if heading in text:
-            mark = _stale_mark(experiment, rows_path(folder, name), quick=quick)
-            text = text.replace(heading, heading + (f"\n{mark}\n" if mark else ""), 1)
+            for mark in _marks(experiment, rows_path(folder, name), quick=quick):
+                text = text.replace(heading, f"{heading}\n{mark}\n", 1)
     return text
 
 
-def _stale_mark(experiment: Experiment, path: Path, *, quick: bool) -> str:
-    """Return a paragraph with the numbers of stale rows by head, or "" without any."""
+def _marks(experiment: Experiment, path: Path, *, quick: bool) -> list[str]:
+    """Return paragraphs with the numbers of confirmed and of stale rows by head, if any."""
     data_sets = group_by_data_set(experiment, path, quick=quick)
     names = head_labels(data_set.data for data_set in data_sets)
-    counts = sorted(
-        f"{name} ({len(stale)} of {len(data_set.rows)})"
-        for name, data_set in zip(names, data_sets, strict=True)
-        if (stale := [row for row in data_set.rows if experiment.is_stale(row)])
-    )
-    if not counts:
-        return ""
-    sentence = (
-        f"{_STALE}The code that measures these rows has changed since, or was not recorded: "
-        f"{', '.join(counts)}. `earatlas reproduce {experiment.name} --stale` repeats them."
-    )
-    return fill_template(sentence)
+    stale_counts, confirmed_counts = [], []
+    for name, data_set in sorted(zip(names, data_sets, strict=True), key=lambda pair: pair[0]):
+        stale = [row for row in data_set.rows if experiment.is_stale(row)]
+        if stale:
+            stale_counts.append(f"{name} ({len(stale)} of {len(data_set.rows)})")
+        confirmed = [row for row in data_set.rows if "confirmed" in row and row not in stale]
+        if confirmed:
+            confirmed_counts.append(f"{name} ({len(confirmed)} of {len(data_set.rows)})")
+    paragraphs = []
+    if confirmed_counts:
+        paragraphs.append(
+            f"{_CONFIRMED}The code has changed since these rows were measured, but repetitions "
+            "of some of them, spread over the plan, agree with their results to the printed "
+            f"digits: {', '.join(confirmed_counts)}."
+        )
+    if stale_counts:
+        paragraphs.append(
+            f"{_STALE}The code that measures these rows has changed since, or was not recorded: "
+            f"{', '.join(stale_counts)}. `earatlas reproduce {experiment.name} --stale` repeats "
+            "them, and `--check 3` confirms them if repetitions agree."
+        )
+    return [fill_template(paragraph) for paragraph in paragraphs]
 
 
 def _chapter(experiment: Experiment, folder: Path, path: Path, *, quick: bool) -> str:

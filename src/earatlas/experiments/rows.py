@@ -5,9 +5,10 @@ read from the file if they exist, otherwise measured and appended one by one. A 
 everything that could change it: experiment and revision, data set, settings with the seed, quick or
 not, and the version of the package. A row also records a hash of the code that measured it
 (`code_hash`): if that code has changed since, or was not recorded, the row is stale, which the page
-states. An experiment can measure the methods of a repetition in parts, so that a change of one
-method does not make the others stale. Files are only appended to. The plan of a data set is a line
-of its own, and the newest plan determines which rows are shown.
+states, unless a line of the file confirms it (`confirmation`). An experiment can measure the
+methods of a repetition in parts, so that a change of one method does not make the others stale.
+Files are only appended to. The plan of a data set is a line of its own, and the newest plan
+determines which rows are shown.
 
     plan(bench)            settings of every row, as JSON values
     measure(bench, s)      results of one row, as JSON values
@@ -39,8 +40,10 @@ __all__ = [
     "DataSetRows",
     "Experiment",
     "Row",
+    "append_lines",
     "current_rows",
     "group_by_data_set",
+    "measure_row",
     "read_rows",
     "run_experiment",
 ]
@@ -158,7 +161,7 @@ def _read(path: Path) -> tuple[list[Row], list[Row]]:
         ) from error
     rows: dict[str, Row] = {}
     plans: list[Row] = []
-    broken = []
+    broken: list[int] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -168,6 +171,8 @@ def _read(path: Path) -> tuple[list[Row], list[Row]]:
             if "plan" in row:
                 _ = [_key({**row, "settings": settings}) for settings in row["plan"]]
                 plans.append(row)
+            elif "confirmed" in row:
+                _confirm(rows, row, row["confirmed"])
             else:
                 rows[_key(row)] = {**row, "result": row["result"]}
         except (ValueError, LookupError, TypeError, AttributeError):
@@ -181,6 +186,15 @@ def _read(path: Path) -> tuple[list[Row], list[Row]]:
             stacklevel=3,
         )
     return list(rows.values()), plans
+
+
+def _confirm(rows: dict[str, Row], line: Row, confirmed: dict[str, Any]) -> None:
+    """Let rows that a line confirms count as measured by the code of their repetitions."""
+    counts = {"repeated": confirmed["repeated"], "rows": len(confirmed["settings"])}
+    for settings in confirmed["settings"]:
+        key = _key({**line, "settings": settings})
+        if key in rows and rows[key].get("code") == confirmed["from"]:
+            rows[key] = {**rows[key], "code": confirmed["to"], "confirmed": counts}
 
 
 def current_rows(experiment: Experiment, rows: Iterable[Row], *, quick: bool) -> list[Row]:
@@ -269,20 +283,21 @@ def run_experiment(
     kept = {key for key, row in existing.items() if not (repeat_stale and experiment.is_stale(row))}
     missing = [row for row in wanted if _key(row) not in kept]
     if not missing:
-        _append(path, *new_lines)
+        append_lines(path, *new_lines)
     n_done = len(wanted) - len(missing)
     report = progress or (lambda _done, _total: None)
     report(n_done, len(wanted))
     for row in _measure_rows(experiment, bench, missing, jobs):
         existing[_key(row)] = row
-        _append(path, *new_lines, row)  # the plan is written with its first row
+        append_lines(path, *new_lines, row)  # the plan is written with its first row
         new_lines = []
         n_done += 1
         report(n_done, len(wanted))
     return [existing[_key(row)] for row in wanted], len(missing)
 
 
-def _append(path: Path, *lines: Row) -> None:
+def append_lines(path: Path, *lines: Row) -> None:
+    """Append rows, plans and confirmations to a file."""
     text = "".join(json.dumps(line) + "\n" for line in lines)
     if not text:
         return
@@ -304,17 +319,18 @@ def _measure_rows(
     """Yield the rows with their results, in the order of completion."""
     if jobs == 1 or len(missing) < 2:
         for row in missing:
-            yield _measure_row(experiment.measure, bench, row)
+            yield measure_row(experiment.measure, bench, row)
         return
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
     yield from parallel(
-        joblib.delayed(_measure_row)(experiment.measure, bench, row) for row in missing
+        joblib.delayed(measure_row)(experiment.measure, bench, row) for row in missing
     )
 
 
-def _measure_row(measure: Measure, bench: Bench, row: Row) -> Row:
-    start = time.perf_counter()
+def measure_row(measure: Measure, bench: Bench, row: Row) -> Row:
+    """Return a row with its result and the seconds of CPU time."""
+    start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EaratlasWarning)  # the tables state what is omitted
         result = measure(bench, row["settings"])
-    return {**row, "result": result, "seconds": round(time.perf_counter() - start, 2)}
+    return {**row, "result": result, "seconds": round(time.process_time() - start, 2)}
