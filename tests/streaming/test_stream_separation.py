@@ -291,6 +291,36 @@ def test_steering_vectors_restart_after_motion() -> None:
         assert leakage(first + 40, 0.0) < 0.05
 
 
+@pytest.mark.parametrize("n_frames", [10, 40])
+def test_demixing_of_a_source_without_sound_amplifies_little(n_frames: int) -> None:
+    """Where one of two sources has had no sound, the vectors do not become nearly collinear.
+
+    The gain from the input to an image is 1 / |det A|. Where both have sound, it is the true one.
+    """
+    rng = np.random.default_rng(23)
+    filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=4, synthesis_hops=4)
+    steering = steering_vectors(filterbank, ((5, 1),) * 4, ((5, 1),))
+    F = filterbank.window // 2
+    A = _random_steering_vectors(rng, F)
+    active = np.arange(n_frames) % 2 == 0
+    for k in range(n_frames):
+        y = rng.normal(size=(2, F)) + 1j * rng.normal(size=(2, F))
+        y *= np.where([active[k], not active[k]], 1.0, 0.01)[:, None]
+        y[1, F // 2 :] *= 1e-3  # no sound of the second source
+        noise = 1e-3 * (rng.normal(size=(2, F)) + 1j * rng.normal(size=(2, F)))
+        assert steering.advance()
+        steering.append(np.einsum("fam,mf->af", A, y) + noise)
+    q = np.where([active, ~active], 0.95, 0.05)
+    steering.update((3, 5), np.tile(q[:, None], (1, F, 1)), 0.0)
+    assert steering.vectors is not None
+    gain = 1 / np.abs(np.linalg.det(steering.vectors))
+    assert gain[F // 2 :].max() < 8
+    normalized = A / steering.ear_levels.T[:, :, None]
+    normalized /= np.linalg.norm(normalized, axis=1, keepdims=True)
+    true_gain = 1 / np.abs(np.linalg.det(normalized))
+    np.testing.assert_allclose(gain[: F // 2], true_gain[: F // 2], rtol=0.1)
+
+
 def test_retain_forgets_pairs_with_deleted_tracks() -> None:
     """Pairs of retained tracks are kept; a pair with any other track restarts."""
     rng = np.random.default_rng(17)

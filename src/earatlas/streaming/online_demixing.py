@@ -6,8 +6,12 @@ equations are those of a recording: steering vectors of `earatlas.separation.dem
 and the Wiener filter of `earatlas.separation.demixing.wiener`. Their statistics are those of the
 recent frames, and of older ones with decaying weight:
 
-    V_m = Σ_recent x xᴴ / v_m + past_m
+    V_m = Σ_recent x xᴴ / v_m + past_m + n₀ I
     past_m ← decay · past_m + (x xᴴ / v_m of the frames that leave the buffer)
+
+n₀ frames of diffuse sound count as observed for each source of a pair. At frequencies at which one
+of them has had no sound yet, its steering vector is not determined by the frames: without the prior
+it may become nearly collinear with that of the other source, and amplify the next sound.
 
     F, M, T      frequencies without 0 Hz, tracks, recent frames
     X (2, F, 1)  a frame
@@ -60,6 +64,7 @@ class SteeringSettings:
     recent_seconds: float = 6.0  # frames whose powers follow the newest steering vectors
     past_seconds: float = 60.0  # time constant (1/e) of older covariances
     level_seconds: float = 10.0  # time constant (1/e) of the level of an ear: longer than pauses
+    diffuse_prior_frames: float = 0.1  # n₀, frames of diffuse sound that count as observed
     min_frames: int = 8  # four times the two unknowns of a steering vector
     moving_frames: float = 12.0  # frames that are used at a forgetting of 1: 0.2 s
     static_forgetting: float = 0.1  # with more forgetting between updates, the tracks are moving
@@ -307,16 +312,23 @@ class OnlineSteeringVectors:
         n_masked, sizes = self.n_mask_frequencies, self._demixing.second_smoothing
         # Other tracks may have been rendered since the last update of this pair.
         idle_seconds = (self._hops - state.updated_hop) * self._hop_seconds
+        prior = settings.diffuse_prior_frames * np.eye(2, dtype=np.complex128)
         state.past *= (1 - forgetting) * np.exp(-idle_seconds / settings.past_seconds)
         if q is None:
-            A = iterative_projection(moments, state.vectors, sizes, n_masked, state.past)
+            past = state.past + prior
+            A = iterative_projection(moments, state.vectors, sizes, n_masked, past)
         else:  # restart from the masks: estimates from few frames may be wrong
             state.past[:] = 0
             masked = slice(None, n_masked)
             if expected is not None:
                 expected = expected.at(self.mask_rows[masked], self.ear_levels[:, masked])
             A, permuted = estimate_pair(
-                moments, q, self.frequencies_hz[masked], self._demixing, expected=expected
+                moments,
+                q,
+                self.frequencies_hz[masked],
+                self._demixing,
+                expected=expected,
+                prior=prior,
             )
             established = state.n_updates >= settings.permutable_updates
             if self._keep_identity and established and _is_swapped(moments, A, state.vectors):

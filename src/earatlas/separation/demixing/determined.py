@@ -188,6 +188,7 @@ def estimate_pair(
     *,
     initial: Complex | None = None,
     expected: ExpectedCues | None = None,
+    prior: Complex | float = 0.0,
 ) -> tuple[Complex, Mask]:
     """Estimate the steering vectors of two sources from their masks.
 
@@ -205,6 +206,8 @@ def estimate_pair(
         First steering vectors, instead of the principal eigenvectors of the masked covariances.
     expected : ExpectedCues, optional
         Cues of the two sources at the lower F' frequencies, which indicate their order.
+    prior : complex array that broadcasts to (2, F, 2, 2), optional
+        Weighted covariances that are added to those of the frames.
 
     Returns
     -------
@@ -215,7 +218,8 @@ def estimate_pair(
     """
     n_masked = len(frequencies_hz)
     A = principal_steering_vectors(moments.covariances(q**2)) if initial is None else initial
-    A = iterative_projection(moments, regularize_collinear(A), settings.first_smoothing, n_masked)
+    A = regularize_collinear(A)
+    A = iterative_projection(moments, A, settings.first_smoothing, n_masked, prior)
     permuted = np.zeros(len(A), dtype=bool)
     for _ in range(settings.alignments):
         masked, powers = slice(None, n_masked), moments.powers(A)
@@ -230,7 +234,7 @@ def estimate_pair(
         )
         permuted ^= swap
         A = np.where(swap[:, None, None], A[..., ::-1], A)
-        A = iterative_projection(moments, A, settings.second_smoothing, n_masked)
+        A = iterative_projection(moments, A, settings.second_smoothing, n_masked, prior)
     return A, permuted
 
 
