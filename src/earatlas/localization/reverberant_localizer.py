@@ -55,20 +55,21 @@ class ReverberantLocalizer:
 
         `residual_ratio` is the normalized residual of the anechoic model, divided by its limit. Up
         to `residual_threshold` the sound is like the training data and the anechoic posterior is
-        returned unchanged, since that model is the better one there. (The threshold is 0 for a head
-        with too few directions to calibrate the residual.) `yaw` (B,) is the yaw of the head at
+        returned unchanged, since that model is the better one there, unless the decays are those of
+        a room: then onsets alone decide. (The threshold is 0 for a head with too few directions to
+        calibrate the residual.) `yaw` (B,) is the yaw of the head at
         each bin in degrees.
 
         The second value is the log-likelihood per onset of the best direction in nats, NaN if the
         onsets were not used.
         """
-        if not self._uses_onsets(residual_ratio, onsets):
+        if not self.uses_onsets(residual_ratio, onsets):
             return anechoic, math.nan
         if yaw is None:
             likelihood = self.direct_sound.log_likelihood(onsets)
         else:
             likelihood = self.direct_sound.rotated_log_likelihood(onsets, yaw)
-        weight = self.score_calibration.anechoic_weight(likelihood.features, residual_ratio)
+        weight = self.anechoic_weight(likelihood.features, residual_ratio)
         nats = float(likelihood.features[0])
         if weight > 1 - _NEGLIGIBLE_WEIGHT:
             return anechoic, nats
@@ -82,7 +83,7 @@ class ReverberantLocalizer:
         used = [
             n
             for n, residual_ratio in enumerate(anechoic.residual_ratios)
-            if self._uses_onsets(float(residual_ratio), onsets[n])
+            if self.uses_onsets(float(residual_ratio), onsets[n])
         ]
         weights, nats = np.ones(len(onsets)), np.full(len(onsets), math.nan)
         posteriors: dict[int, DirectionPosterior] = {}
@@ -92,7 +93,7 @@ class ReverberantLocalizer:
                 [onsets[n].by_frequency().strongest(most) for n in used]
             )
             for n, likelihood in zip(used, likelihoods, strict=True):
-                weights[n] = self.score_calibration.anechoic_weight(
+                weights[n] = self.anechoic_weight(
                     likelihood.features, float(anechoic.residual_ratios[n])
                 )
                 nats[n] = likelihood.features[0]
@@ -114,9 +115,19 @@ class ReverberantLocalizer:
             )
         return [(posteriors[n], float(nats[n])) for n in range(len(onsets))]
 
-    def _uses_onsets(self, residual_ratio: float, onsets: OnsetBins) -> bool:
-        """Whether the anechoic model fits badly and there are enough onsets."""
-        return residual_ratio > self.residual_threshold and onsets.enough
+    def uses_onsets(self, residual_ratio: float, onsets: OnsetBins) -> bool:
+        """Whether the anechoic model fits badly or must not be used, and there are enough onsets.
+
+        The broad model of an unknown listener fits the diffuse sound of a hall as well.
+        """
+        exceeded = residual_ratio > self.residual_threshold
+        return onsets.enough and (exceeded or onsets.reverberation.reverberant)
+
+    def anechoic_weight(self, features: Array, residual_ratio: float) -> float:
+        """Return π if the onsets are used; 0 if they are used in spite of a small residual."""
+        if residual_ratio <= self.residual_threshold:
+            return 0.0
+        return self.score_calibration.anechoic_weight(features, residual_ratio)
 
     def to_arrays(self) -> dict[str, Array]:
         """Return all arrays for a file; `from_arrays` is the inverse."""
