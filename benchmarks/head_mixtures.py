@@ -2,10 +2,12 @@
 
 Parts: own (the learned head, at directions that were not learned), wrong (other heads), people (a
 population atlas and people outside of it), noise (one talker in noise, own and other heads), rooms
-(one talker in simulated rooms and halls, own heads). Mixtures have two and three talkers of 3 s at
-40 dB SNR, with the number of sources given. Settings were chosen on cipic_021 and ku100 with people
-131 and 134, and on people 8 to 15 with an atlas of the 20 people after them. The people who are
-judged are the last 5 of the folder and cipic_003.
+(one talker in simulated rooms and halls, own heads), sparse (one talker, heads that are learned
+from directions 5, 10 and 15 degrees apart, own and other heads), hall (people outside straight
+ahead in a hall, population atlas). Mixtures have two and three talkers of 3 s at 40 dB SNR, with
+the number of sources given. Settings were chosen on cipic_021 and ku100 with people 131 and 134,
+and on people 8 to 15 with an atlas of the 20 people after them. The people who are judged are the
+last 5 of the folder and cipic_003.
 """
 
 import argparse
@@ -14,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from heads import Errors, people
+from heads import Errors, evenly_distributed_rows, people
 from protocol import DATA, load_head, mixtures, reverberant_head, single_talkers, split
 
 import earatlas as ea
@@ -22,7 +24,7 @@ from earatlas.evaluation.directions import assign_directions
 from earatlas.localization.diagnostics import DoubtKind
 from earatlas.population_atlas import PopulationAtlas, learn_population
 
-PARTS = ("own", "wrong", "people", "noise", "rooms")
+PARTS = ("own", "wrong", "people", "noise", "rooms", "sparse", "hall")
 OWN = ("cipic_021", "ku100", "kemar_full", "cipic_003")
 WRONG = (
     ("ku100", "cipic_021"),
@@ -35,6 +37,8 @@ SNR_DB, SEED = 40.0, 8000
 HALL = ea.Room(size_metres=(24.0, 18.0, 9.0), t60_seconds=2.0, listener_metres=(10.3, 8.1, 1.6))
 T60_SECONDS = (0.3, 0.6, 1.0, 2.0)
 NOISE_SNR_DB = (12.0, 18.0, 24.0)
+SPACINGS_DEGREES = (5.0, 10.0, 15.0)
+SPARSE = (("ku100", "cipic_163"), ("cipic_021", "ku100"))  # learned, and another head
 
 
 def open_any_head(name: str) -> ea.Head:
@@ -129,12 +133,66 @@ def rooms(count: int) -> None:
         print(f"straight ahead, T60 {t60:g} s: {sum(values)} of {len(values)} are called behind")
 
 
+def sparse(count: int, folder: Path | None) -> None:
+    """Print errors of one talker with sparsely measured heads, at directions between theirs."""
+    errors = Errors()
+    for name, other in SPARSE:
+        head = open_any_head(name)
+        for spacing in SPACINGS_DEGREES:
+            rows = ea.Sphere().thin(head.directions, spacing)
+            file = None if folder is None else folder / f"{name}_{spacing:g}.atlas"
+            if file is not None and file.exists():
+                atlas = ea.Atlas.load(file)
+            else:
+                atlas = ea.learn(head.subset(rows))
+                if file is not None:
+                    atlas.save(file)
+            between = head.subset(np.setdiff1d(np.arange(len(head)), rows))
+            for kind, hearing in (("own head", between), ("another head", open_any_head(other))):
+                even = hearing.subset(np.unique(evenly_distributed_rows(hearing)))
+                scenes = single_talkers(even, count, snr_db=SNR_DB, seed=SEED)
+                truths, audio = zip(*scenes, strict=True)
+                found = [atlas.localize(one) for one in audio]
+                errors.add(f"{kind}, {spacing:g} degrees apart", np.array(truths), found)
+    errors.print()
+
+
+def hall(atlas: PopulationAtlas, count: int) -> None:
+    """Print errors of people outside straight ahead in a hall, and how many are called behind."""
+    errors, behind = Errors(), list[bool]()
+    for path in [*people()[25:], DATA / "heads" / "cipic_003.sofa"]:
+        head = ea.read_sofa(path)
+        ahead = head.subset([int(ea.Sphere().distance(head.directions, [0.0, 0.0]).argmin())])
+        in_room = reverberant_head(ahead, HALL, head)
+        truths, audio = zip(
+            *single_talkers(in_room, count, snr_db=SNR_DB, seed=SEED + 1), strict=True
+        )
+        found = [atlas.localize(one) for one in audio]
+        errors.add("people outside, straight ahead in a hall", np.array(truths), found)
+        called = [abs(one.direction[0]) > 90 for one in found]
+        print(f"{head.name}: {sum(called)} of {len(called)} are called behind", flush=True)
+        behind += called
+    errors.print()
+    print(f"{sum(behind)} of {len(behind)} are called behind")
+
+
+def population_atlas(file: Path | None) -> PopulationAtlas:
+    """Return the atlas of people 1 to 25, from a file if it exists."""
+    if file is not None and file.exists():
+        return PopulationAtlas.load(file)
+    atlas = learn_population(people()[:25])
+    if file is not None:
+        atlas.save(file)
+    return atlas
+
+
 def main() -> None:
     """Run the parts that are named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", default=list(PARTS), help="parts to run")
     parser.add_argument("--count", type=int, default=12, help="mixtures per head")
     parser.add_argument("--atlas", type=Path, help="atlas of people 1 to 25, made if missing")
+    parser.add_argument("--folder", type=Path, help="keeps the atlases of sparse heads")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ea.EaratlasWarning)
     if "own" in options.parts:
@@ -142,17 +200,15 @@ def main() -> None:
     if "wrong" in options.parts:
         wrong(options.count)
     if "people" in options.parts:
-        if options.atlas and options.atlas.exists():
-            atlas = PopulationAtlas.load(options.atlas)
-        else:
-            atlas = learn_population(people()[:25])
-            if options.atlas:
-                atlas.save(options.atlas)
-        unknown_people(atlas, options.count)
+        unknown_people(population_atlas(options.atlas), options.count)
     if "noise" in options.parts:
         noise(options.count)
     if "rooms" in options.parts:
         rooms(options.count)
+    if "sparse" in options.parts:
+        sparse(options.count, options.folder)
+    if "hall" in options.parts:
+        hall(population_atlas(options.atlas), options.count)
 
 
 if __name__ == "__main__":

@@ -253,7 +253,10 @@ def foreign(atlas: PopulationAtlas, heads: list[ea.Head], count: int) -> None:
 
 
 def fit(count: int) -> None:
-    """Print how often the right head of 8 is named, from directions that were held out."""
+    """Print how often the right head of 8 is named, from directions that were held out.
+
+    And how often it fits, and how often any head fits if it is missing.
+    """
     from earatlas.atlas import learn
 
     heads = [ea.read_sofa(path) for path in people()[20:28]]
@@ -265,12 +268,19 @@ def fit(count: int) -> None:
         atlases.append(learn(head.subset(order[200:]), rooms=False))
         held_out.append(head.subset(order[:200]))
     for seconds in (3.0, 10.0):
-        right = [
-            compare_learned_heads(sound, atlases)[0].index == number
-            for number, head in enumerate(held_out)
-            for sound in talkers(head, count, seconds, 4000 + number)[1]
-        ]
-        print(f"right head of 8 from {seconds:g} s: {100 * np.mean(right):.0f} %", flush=True)
+        right, fitting, others = [], [], []
+        for number, head in enumerate(held_out):
+            for sound in talkers(head, count, seconds, 4000 + number)[1]:
+                found = compare_learned_heads(sound, atlases)
+                right.append(found[0].index == number)
+                fitting += [one.fits for one in found if one.index == number]
+                others.append(any(one.fits for one in found if one.index != number))
+        shares = [f"{100 * np.mean(values):.0f} %" for values in (right, fitting, others)]
+        print(
+            f"{seconds:g} s, {len(right)} talkers: right head of 8 {shares[0]}, it fits "
+            f"{shares[1]}, any of the others fits {shares[2]}",
+            flush=True,
+        )
 
 
 def reseated(count: int) -> None:
@@ -280,11 +290,16 @@ def reseated(count: int) -> None:
     names = ("leipzig_kemar", "leipzig_kemar_reseated")
     errors = Errors()
     for learned, hearing in (names, names[::-1]):
-        atlas = learn(load_head(learned), rooms=False)
-        truths, sounds = talkers(load_head(hearing), count, 3.0, 5000)
-        errors.add("KEMAR set up again", truths, localized(atlas, sounds))
+        head = load_head(hearing)
+        atlas = learn(load_head(learned))
+        truths, sounds = talkers(head, count, 3.0, 5000)
+        errors.add("cues alone", truths, localized(atlas, sounds))
         widened = replace(atlas, calibration=with_setup_error(atlas.calibration))
-        errors.add("… with set-up error", truths, localized(widened, sounds))
+        errors.add("cues alone, with set-up error", truths, localized(widened, sounds))
+        truths, recordings = recorded_talkers(head, count, None, 5001)
+        same = replace(atlas, about=atlas.about | {"unit": "same"})
+        for name, used in (("localize", atlas), ("localize, learned for the same unit", same)):
+            errors.add(name, truths, [used.localize(one) for one in recordings])
     errors.print()
 
 

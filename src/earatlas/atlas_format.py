@@ -157,6 +157,8 @@ def _has_valid_description(about: dict[str, Any]) -> bool:
         and all(isinstance(count, int) for count in counts)
         and isinstance(about.get("spacing_degrees", 0), int | float)
         and about.get("unit", Unit.OTHER) in list(Unit)
+        and isinstance(about.get("held_out_nats", 0), int | float)
+        and 0 <= about.get("held_out_nats", 0) < _LIMITS.value
     )
 
 

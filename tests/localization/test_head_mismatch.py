@@ -1,6 +1,7 @@
 """The mismatch between the learned head and the one that made a recording."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,13 @@ from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Sphere
 from earatlas.localization.diagnostics import DIAGNOSIS_SETTINGS, DoubtKind, HeadFit
-from earatlas.localization.head_mismatch import HeadMismatch, Unit
+from earatlas.localization.head_mismatch import (
+    DeviatingHeads,
+    HeadMismatch,
+    MismatchSettings,
+    Unit,
+    held_out_nats,
+)
 from earatlas.localization.score_calibration import tempered_posterior
 from earatlas.population.population import Listener
 from earatlas.ppam.cue_bands import CueBands
@@ -48,9 +55,8 @@ def mismatch_of(
 ) -> HeadMismatch:
     """Return the mismatch of an atlas with given deviations."""
     assert atlas.reverberant_localizer is not None
-    return HeadMismatch(
-        atlas.model, atlas.calibration, deviations, atlas.reverberant_localizer, unit
-    )
+    heads = DeviatingHeads(atlas.model, atlas.calibration, deviations, unit)
+    return HeadMismatch(heads, atlas.reverberant_localizer)
 
 
 def effective(atlas: ea.Atlas, *cues: Array) -> CueStatistics:
@@ -70,7 +76,7 @@ def test_evidence_finds_the_magnitude(deviations: HeadDeviations, true: float) -
         own = atlas.model.forward_map(np.array([direction]))[0]
         shift = deviations.bands.expand(deviations.loadings[0] @ z)
         sound = effective(atlas, own + np.sqrt(2) * true * shift)
-        found.append(mismatch.most_probable(sound).magnitude)
+        found.append(mismatch.heads.most_probable(sound).magnitude)
     low, high = {0.0: (0.08, 0.08), 0.3: (0.15, 0.6), 1.0: (0.6, 1.5)}[true]
     assert low <= np.median(found) <= high
 
@@ -82,7 +88,7 @@ def test_unit_is_the_prior_of_the_magnitude(deviations: HeadDeviations) -> None:
     shift = deviations.bands.expand(deviations.loadings[0] @ np.array([1.5, -1.0, 1.0]))
     sound = effective(atlas, cues + np.sqrt(2) * shift)
     same, other = (
-        mismatch_of(atlas, deviations, unit).most_probable(sound).magnitude
+        mismatch_of(atlas, deviations, unit).heads.most_probable(sound).magnitude
         for unit in (Unit.SAME, Unit.OTHER)
     )
     assert same == pytest.approx(0.3)
@@ -153,7 +159,7 @@ def test_noise_requires_more_evidence(deviations: HeadDeviations) -> None:
     gains, found, own = [], [], atlas.localize(scene.mixture).posterior
     for amount in (0.25, 1.5):
         sound = effective(atlas, cues + amount * shift)
-        gains.append(mismatch.most_probable(sound).gain_nats)
+        gains.append(mismatch.heads.most_probable(sound).gain_nats)
         found.append([mismatch.posterior(own, sound[0], bins) for bins in (clean, noisy)])
     assert 0 < gains[0] < mismatch.settings.noisy_nats < gains[1]
     assert [[one is None for one in row] for row in found] == [[False, True], [False, False]]
@@ -195,8 +201,8 @@ def test_sources_share_the_magnitude(deviations: HeadDeviations) -> None:
     own = atlas.model.forward_map(np.array([[30.0, 10.0], [-70.0, 0.0]]))
     shifts = deviations.bands.expand((deviations.loadings[0] @ rng.normal(size=(3, 2))).T)
     cues = own + np.sqrt(2) * np.array([[0.3], [1.0]]) * shifts
-    both = mismatch.most_probable(effective(atlas, *cues))
-    alone = [mismatch.most_probable(effective(atlas, one)) for one in cues]
+    both = mismatch.heads.most_probable(effective(atlas, *cues))
+    alone = [mismatch.heads.most_probable(effective(atlas, one)) for one in cues]
     assert alone[0].magnitude <= both.magnitude <= alone[1].magnitude
     assert alone[0].magnitude < alone[1].magnitude
     assert both.gain_nats < sum(one.gain_nats for one in alone)
@@ -258,7 +264,7 @@ def test_evidence_of_all_sources_decides(
     located = [LocatedSource.static(posterior, Evidence(3.0, 300, 2.0, 1.0))] * n_sources
     cues = atlas.model.forward_map(np.array([[30.0, 10.0]]))[0]
     model = mismatch_of(atlas, deviations)
-    found = model.most_probable(effective(atlas, *[cues] * n_sources))
+    found = model.heads.most_probable(effective(atlas, *[cues] * n_sources))
     mismatch = SceneMismatch(model, replace(found, magnitude=magnitude, gain_nats=gain_nats))
     diagnosis = diagnose_scene(atlas, located, onsets, 3.0, mismatch)
     kinds = [doubt.word for doubt in diagnosis.doubts()]
@@ -296,7 +302,7 @@ def test_population_knows_heads_of_another_kind(deviation: float, other: bool) -
     z = rng.normal(size=model.loadings.shape[2])
     cues = model.b[k] + model.bands.expand(model.loadings[k] @ z)
     cues = cues + deviation * np.sqrt(model.residual[k]) * rng.normal(size=len(cues))
-    found = mismatch.most_probable(effective(atlas, cues))
+    found = mismatch.heads.most_probable(effective(atlas, cues))
     assert found.magnitude == float(other)
 
 
@@ -314,7 +320,7 @@ def test_posterior_of_a_population_contains_another_kind_of_head() -> None:
     )
     (own,) = batch.posteriors(np.arange(1))
     own = apply_front_prior(own)
-    found = mismatch.most_probable(batch.effective)
+    found = mismatch.heads.most_probable(batch.effective)
     mixed = mismatch.posterior(own, batch.effective[0], onsets)
     assert mixed is not None
     assert np.isnan(mixed.magnitude) == (found.gain_nats < mismatch.settings.clean_nats)
@@ -334,3 +340,81 @@ def test_adapted_listener_belongs_to_the_population() -> None:
     J = atlas.population.n_coordinates
     assert atlas.mismatch is not None
     assert atlas.for_listener(Listener(np.zeros(J), 0.1 * np.eye(J))).mismatch is None
+
+
+def test_evidence_that_the_own_head_reaches_is_subtracted(deviations: HeadDeviations) -> None:
+    """Between sparse directions the own head deviates, too: another head needs more evidence."""
+    atlas = ea.example_atlas()
+    cues = atlas.model.forward_map(np.array([[40.0, 0.0]]))[0]
+    shift = deviations.bands.expand(deviations.loadings[0] @ np.array([1.5, -1.0, 1.0]))
+    sound = effective(atlas, cues + np.sqrt(2) * shift)
+    every = MismatchSettings(held_out_charts=1000)
+    heads = replace(mismatch_of(atlas, deviations).heads, settings=every)
+    before = heads.most_probable(sound)
+    nats = heads.other_head_nats(sound[0])
+    assert before.magnitude >= 0.6
+    assert 0 < nats <= before.gain_nats + 1e-6
+    less, more = (
+        replace(heads, own_nats=share * nats).most_probable(sound) for share in (0.9, 1.1)
+    )
+    assert less.magnitude == before.magnitude
+    np.testing.assert_allclose(less.gain_nats, before.gain_nats - 0.9 * nats, rtol=1e-6)
+    assert more.magnitude <= 0.3
+
+
+def test_held_out_sounds_limit_the_evidence(deviations: HeadDeviations) -> None:
+    """The limit is the quantile over held-out sounds, each compared with its own refit."""
+    atlas, rng = ea.example_atlas(), np.random.default_rng(6)
+    directions = Sphere().grid(30.0)[:12]
+    own = atlas.model.forward_map(directions)
+    shifts = deviations.bands.expand((deviations.loadings[0] @ rng.normal(size=(3, 12))).T)
+    cues = own + np.linspace(0, 1.5, 12)[:, None] * shifts
+    sounds = CueStatistics.stack([CueStatistics.from_vector(one) for one in cues])
+    refits = [atlas.model, replace(atlas.model, noise=2 * atlas.model.noise)] * 6
+    nats = []
+    for n in range(12):
+        heads = replace(mismatch_of(atlas, deviations).heads, model=refits[n])
+        one = atlas.calibration.effective_statistics(sounds[n], refits[n].noise)
+        nats.append(heads.other_head_nats(one))
+    found = held_out_nats(refits, sounds, atlas.calibration, deviations)
+    np.testing.assert_allclose(found, np.quantile(nats, 0.95))
+    assert found > 1
+    few = MismatchSettings(held_out_sounds=1)
+    assert held_out_nats(refits, sounds, atlas.calibration, deviations, few) == 0
+
+
+def test_sparse_heads_reach_more_evidence(small_head: ea.Head, tmp_path: Path) -> None:
+    """Held-out directions of a sparse head deviate more, and the file keeps the limit."""
+    rows = Sphere().thin(small_head.directions, 30.0)
+    dense, sparse = (ea.learn(head, rooms=False) for head in (small_head, small_head.subset(rows)))
+    assert 0 <= dense.about["held_out_nats"] < sparse.about["held_out_nats"]
+    copy = ea.Atlas.load(sparse.save(tmp_path / "sparse.atlas"))
+    assert copy.deviating_heads is not None
+    assert copy.deviating_heads.own_nats == sparse.about["held_out_nats"]
+
+
+@pytest.mark.parametrize(("decay_seconds", "used"), [(0.15, False), (0.5, True)])
+def test_onsets_decide_in_a_room_that_the_anechoic_model_fits(
+    decay_seconds: float, used: bool
+) -> None:
+    """The broad model of an unknown listener fits reverberation, but knows nothing of rooms."""
+    atlas, direction = ea.people_atlas(), [60.0, 10.0]
+    scene = ea.render_scene(ea.simulated_head([direction]), [ea.synthetic_speech(2.0)], [direction])
+    localizer = atlas.reverberant_localizer
+    assert localizer is not None
+    settings = localizer.direct_sound.onset_settings
+    onsets = replace(
+        detect_onsets(scene.mixture.samples, settings),
+        reverberation=ReverberationEstimate(decay_seconds=decay_seconds),
+    )
+    anechoic = apply_front_prior(atlas.localize(scene.mixture).posterior)
+    posterior, nats = localizer.combine(anechoic, 0.7, onsets)
+    points = Sphere().grid(20.0)
+    if used:
+        likelihood = localizer.direct_sound.log_likelihood(onsets)
+        expected = localizer.score_calibration.posterior(Sphere(), likelihood)
+        assert nats == pytest.approx(float(likelihood.features[0]))
+    else:
+        expected = anechoic
+        assert np.isnan(nats)
+    np.testing.assert_allclose(posterior.log_density(points), expected.log_density(points))

@@ -15,6 +15,10 @@ well: α is determined only without reverberation, and in noise only if the evid
 is larger than noise explains. All sources of a recording have the same α. Errors of their masks
 change cues, too, so several sources require more evidence than one.
 
+Between the directions of a sparsely measured head, its own cues deviate from the model as those of
+other heads do. The evidence that directions reach which were held out of the learning is therefore
+subtracted from that of other heads (`held_out_nats`).
+
 A population already contains the differences between its heads. There α is an additional deviation,
 beyond those differences: 0 for a member, 1 for a head of another kind. The cues of one recording
 seldom decide between the two, because another kind of head resembles a member at a wrong direction.
@@ -25,6 +29,7 @@ the posterior of one source. The evidence of α = 1 only decides about the doubt
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -39,20 +44,24 @@ from earatlas.localization.diagnostics import DIAGNOSIS_SETTINGS
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
 from earatlas.localization.score_calibration import tempered_posterior
+from earatlas.numerics import logsumexp
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.head_deviations import HeadDeviations
 from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.ppam.model import PPAM
 from earatlas.ppam.posterior import ChartPosteriors
+from earatlas.threads import parallel_map
 from earatlas.types import Array
 
 __all__ = [
     "POPULATION_MISMATCH",
+    "DeviatingHeads",
     "HeadMismatch",
     "MagnitudeEstimate",
     "MismatchSettings",
     "MismatchedPosterior",
     "Unit",
+    "held_out_nats",
 ]
 
 
@@ -78,6 +87,9 @@ class MismatchSettings:
     clean_nats: float = 0.0  # evidence against the learned head that one source requires
     noisy_nats: float = 10.0  # the same in noise
     max_same_unit: float = 0.3  # largest α of the same unit
+    held_out_quantile: float = 0.95  # of the evidence of other heads for held-out directions
+    held_out_sounds: int = 60  # that are compared when a head is learned
+    held_out_charts: int = 16  # most probable charts whose evidence is summed then; saves time
     min_person: float = 0.6  # smallest α of another person
     person_nats: float = 3.0  # by which the larger ones are preferred if it is known to be one
 
@@ -133,15 +145,100 @@ class MismatchedPosterior:
 
 
 @dataclass(frozen=True, eq=False)
-class HeadMismatch:
+class DeviatingHeads:
     """The learned head at all magnitudes of the deviation; models are made when needed."""
 
     model: PPAM
     calibration: Calibration
     deviations: HeadDeviations | None  # None: the model is that of a population
-    localizer: ReverberantLocalizer
     unit: Unit = Unit.OTHER
+    # Evidence of another head that the head itself reaches, by errors of interpolation
+    own_nats: float = 0.0
     settings: MismatchSettings = field(default_factory=MismatchSettings)
+
+    def most_probable(self, effective: CueStatistics) -> MagnitudeEstimate:
+        """Return the most probable α given the effective statistics (M, D) of M sources."""
+        scaled = effective.scaled(self.calibration.temperature / self.settings.temperature)
+        found = [model.posteriors(scaled) for model in self._models]
+        evidence = np.array([one.log_evidence.sum() for one in found]) + self._log_prior
+        best = int(evidence.argmax())
+        gain = float(evidence[best] - evidence[0])
+        return MagnitudeEstimate(self.settings.magnitudes[best], gain, found[best])
+
+    def other_head_nats(self, effective: CueStatistics) -> float:
+        """Return the log-evidence of another head relative to this one, for one sound (D,)."""
+        scaled = effective.scaled(self.calibration.temperature / self.settings.temperature)
+        charts = np.argsort(-self.model.posterior(effective).weights)
+        charts = charts[: self.settings.held_out_charts]
+        evidence = np.array([logsumexp(one.log_joint(scaled, charts)) for one in self._models])
+        other = np.array(self.settings.magnitudes) > self.settings.max_same_unit
+        return float(evidence[other].max() - evidence[~other].max())
+
+    def fits(self, effective: CueStatistics) -> bool:
+        """Whether one sound (D,) without noise and reverberation may be that of this head."""
+        population = isinstance(self.model, ListenerPPAM)
+        limit = self.settings.clean_nats if population else self.own_nats
+        return self.other_head_nats(effective) <= limit
+
+    @cached_property
+    def _models(self) -> list[ListenerPPAM]:
+        """The model of each magnitude."""
+        magnitudes, model = self.settings.magnitudes, self.model
+        if isinstance(model, ListenerPPAM):
+            return [model.with_deviation(magnitude) for magnitude in magnitudes]
+        assert self.deviations is not None
+        return [self.deviations.deviating(model, magnitude) for magnitude in magnitudes]
+
+    @cached_property
+    def _log_prior(self) -> Array:
+        """Unnormalized log-probability of each magnitude for the kind of unit."""
+        magnitudes = np.array(self.settings.magnitudes)
+        prior = np.where(magnitudes > self.settings.max_same_unit, -self.own_nats, 0.0)
+        if self.unit is Unit.SAME:
+            prior[magnitudes > self.settings.max_same_unit] = -np.inf
+        elif self.unit is Unit.PERSON:
+            prior[magnitudes >= self.settings.min_person] += self.settings.person_nats
+        return prior
+
+
+def held_out_nats(
+    refits: Sequence[PPAM],
+    held_out: CueStatistics,
+    calibration: Calibration,
+    deviations: HeadDeviations,
+    settings: MismatchSettings | None = None,
+) -> float:
+    """Return the evidence of another head that nearly all held-out sounds (N, D) stay below.
+
+    `refits[n]` must not have been trained on the direction of sound n. Between the directions of a
+    sparsely measured head, cues deviate from the model as much as those of another unit do.
+    """
+    settings = settings or MismatchSettings()
+    count = min(settings.held_out_sounds, len(refits))
+    sounds: dict[int, list[int]] = {}  # of each refit
+    for n in range(count):
+        sounds.setdefault(id(refits[n]), []).append(n)
+
+    def compare(rows: list[int]) -> list[float]:
+        heads = DeviatingHeads(refits[rows[0]], calibration, deviations, settings=settings)
+        effective = calibration.effective_statistics(held_out[np.array(rows)], heads.model.noise)
+        return [heads.other_head_nats(effective[i]) for i in range(len(rows))]
+
+    nats = np.concatenate(parallel_map(compare, sounds.values()))
+    return max(float(np.quantile(nats, settings.held_out_quantile)), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class HeadMismatch:
+    """Posteriors of recordings that another head may have made."""
+
+    heads: DeviatingHeads
+    localizer: ReverberantLocalizer
+
+    @property
+    def settings(self) -> MismatchSettings:
+        """Settings of the mismatch."""
+        return self.heads.settings
 
     def is_possible(
         self,
@@ -189,7 +286,7 @@ class HeadMismatch:
         `own` is its posterior if the learned head made the recording. Both have the prior of front
         before rear.
         """
-        found = self.most_probable(CueStatistics.stack([effective]))
+        found = self.heads.most_probable(CueStatistics.stack([effective]))
         magnitude, (cues,) = found.magnitude, found.cue_posteriors
         required = self.required_nats(1, clean=onsets.is_clean)
         decided = magnitude > self.settings.magnitudes[0] and found.gain_nats >= required
@@ -227,35 +324,6 @@ class HeadMismatch:
         settings = self.settings
         kind = int(magnitude > settings.max_same_unit)
         beta, width = settings.onset_betas[kind], settings.onset_degrees[kind]
-        direct = tempered_posterior(self.model.space, likelihood, beta, width)
+        direct = tempered_posterior(self.heads.model.space, likelihood, beta, width)
         tail = settings.tail_weight
         return direct.blurred([0.0, settings.tail_degrees], [1 - tail, tail])
-
-    def most_probable(self, effective: CueStatistics) -> MagnitudeEstimate:
-        """Return the most probable α given the effective statistics (M, D) of M sources."""
-        scaled = effective.scaled(self.calibration.temperature / self.settings.temperature)
-        found = [model.posteriors(scaled) for model in self._models]
-        evidence = np.array([one.log_evidence.sum() for one in found]) + self._log_prior
-        best = int(evidence.argmax())
-        gain = float(evidence[best] - evidence[0])
-        return MagnitudeEstimate(self.settings.magnitudes[best], gain, found[best])
-
-    @cached_property
-    def _models(self) -> list[ListenerPPAM]:
-        """The model of each magnitude."""
-        magnitudes, model = self.settings.magnitudes, self.model
-        if isinstance(model, ListenerPPAM):
-            return [model.with_deviation(magnitude) for magnitude in magnitudes]
-        assert self.deviations is not None
-        return [self.deviations.deviating(model, magnitude) for magnitude in magnitudes]
-
-    @cached_property
-    def _log_prior(self) -> Array:
-        """Unnormalized log-probability of each magnitude for the kind of unit."""
-        magnitudes = np.array(self.settings.magnitudes)
-        prior = np.zeros(len(magnitudes))
-        if self.unit is Unit.SAME:
-            prior[magnitudes > self.settings.max_same_unit] = -np.inf
-        elif self.unit is Unit.PERSON:
-            prior[magnitudes >= self.settings.min_person] = self.settings.person_nats
-        return prior

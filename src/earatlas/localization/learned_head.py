@@ -26,7 +26,12 @@ from earatlas.geometry.angles import (
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Space
-from earatlas.localization.head_mismatch import POPULATION_MISMATCH, HeadMismatch, Unit
+from earatlas.localization.head_mismatch import (
+    POPULATION_MISMATCH,
+    DeviatingHeads,
+    HeadMismatch,
+    Unit,
+)
 from earatlas.localization.reverberant_localizer import AnechoicPosteriors, ReverberantLocalizer
 from earatlas.notebooks import HtmlView
 from earatlas.ppam.calibration import CalibratedPosteriorBatch, Calibration
@@ -180,28 +185,23 @@ class LearnedHead(HtmlView):
         return self.model.space
 
     @cached_property
-    def mismatch(self) -> HeadMismatch | None:
-        """How other heads deviate from this one; None: it is not known for its cues."""
-        if self.reverberant_localizer is None:
-            return None
+    def deviating_heads(self) -> DeviatingHeads | None:
+        """Heads that deviate from this one; None: it is not known for its cues how heads do."""
         if isinstance(self.model, ListenerPPAM):
-            return HeadMismatch(
-                self.model,
-                self.calibration,
-                None,
-                self.reverberant_localizer,
-                settings=POPULATION_MISMATCH,
-            )
+            return DeviatingHeads(self.model, self.calibration, None, settings=POPULATION_MISMATCH)
         deviations = people_deviations()
         if deviations is None or not deviations.apply_to(self.model, self.layout):
             return None
-        return HeadMismatch(
-            self.model,
-            self.calibration,
-            deviations,
-            self.reverberant_localizer,
-            Unit(self.about.get("unit", Unit.OTHER)),
-        )
+        unit = Unit(self.about.get("unit", Unit.OTHER))
+        own_nats = float(self.about.get("held_out_nats", 0.0))
+        return DeviatingHeads(self.model, self.calibration, deviations, unit, own_nats)
+
+    @cached_property
+    def mismatch(self) -> HeadMismatch | None:
+        """Posteriors of recordings of other heads; None: without models for rooms."""
+        if self.reverberant_localizer is None or self.deviating_heads is None:
+            return None
+        return HeadMismatch(self.deviating_heads, self.reverberant_localizer)
 
     def posterior(
         self, statistics: CueStatistics, onsets: OnsetBins | None = None

@@ -68,25 +68,27 @@ class ReverberantLocalizer:
         """Combine anechoic posteriors of W sounds with those of their onsets, at a fitted weight.
 
         Up to `residual_threshold` a sound is like the training data and its anechoic posterior is
-        returned unchanged, since that model is the better one there. (The threshold is 0 for a head
-        with too few directions to calibrate the residual.) Several sounds overlap, and their onsets
-        are sorted by time. `yaw` (B,) is the yaw of the head at each bin of a single sound in
-        degrees.
+        returned unchanged, since that model is the better one there, unless the decays are those of
+        a room: then onsets alone decide. (The threshold is 0 for a head with too few directions to
+        calibrate the residual.) Several sounds overlap, and their onsets are sorted by time. `yaw`
+        (B,) is the yaw of the head at each bin of a single sound in degrees.
 
         The second values are the log-likelihood per onset of the best direction in nats, NaN if the
         onsets were not used.
         """
-        ratios, calibration = anechoic.residual_ratios, self.score_calibration
-        used = [n for n, ratio in enumerate(ratios) if self._uses_onsets(float(ratio), onsets[n])]
+        ratios = anechoic.residual_ratios
+        used = [n for n, ratio in enumerate(ratios) if self.uses_onsets(float(ratio), onsets[n])]
         weights, nats = np.ones(len(onsets)), np.full(len(onsets), math.nan)
         mixed: dict[int, DirectionLogLikelihood] = {}
         likelihoods = self._log_likelihoods([onsets[n] for n in used], yaw)
         for n, likelihood in zip(used, likelihoods, strict=True):
-            weights[n] = calibration.anechoic_weight(likelihood.features, float(ratios[n]))
+            weights[n] = self.anechoic_weight(likelihood.features, float(ratios[n]))
             nats[n] = likelihood.features[0]
             if weights[n] <= 1 - _NEGLIGIBLE_WEIGHT:
                 mixed[n] = likelihood
-        reverberant = calibration.posteriors(self.direct_sound.space, list(mixed.values()))
+        reverberant = self.score_calibration.posteriors(
+            self.direct_sound.space, list(mixed.values())
+        )
         posteriors = dict(zip(mixed, reverberant, strict=True))
         needed = np.flatnonzero(weights >= _NEGLIGIBLE_WEIGHT)
         for n, posterior in zip(needed.tolist(), anechoic.posteriors(needed), strict=True):
@@ -110,9 +112,19 @@ class ReverberantLocalizer:
             return [sound.log_likelihood(bins) for bins in strongest]
         return sound.log_likelihood_batch(strongest)
 
-    def _uses_onsets(self, residual_ratio: float, onsets: OnsetBins) -> bool:
-        """Whether the anechoic model fits badly and there are enough onsets."""
-        return residual_ratio > self.residual_threshold and onsets.enough
+    def uses_onsets(self, residual_ratio: float, onsets: OnsetBins) -> bool:
+        """Whether the anechoic model fits badly or must not be used, and there are enough onsets.
+
+        The broad model of an unknown listener fits the diffuse sound of a hall as well.
+        """
+        exceeded = residual_ratio > self.residual_threshold
+        return onsets.enough and (exceeded or onsets.reverberation.reverberant)
+
+    def anechoic_weight(self, features: Array, residual_ratio: float) -> float:
+        """Return π if the onsets are used; 0 if they are used in spite of a small residual."""
+        if residual_ratio <= self.residual_threshold:
+            return 0.0
+        return self.score_calibration.anechoic_weight(features, residual_ratio)
 
     def to_arrays(self) -> dict[str, Array]:
         """Return all arrays for a file; `from_arrays` is the inverse."""

@@ -6,7 +6,8 @@ Input: the cue statistics of a recording and learned heads. Output: `AtlasFit`s,
     t_d² = mean over the heads of their noise variance in cue d
 
 t_d is the same for all heads, so that fits are comparable; a head's own noise would favour heads
-with much of it.
+with much of it. Whether a head fits at all is decided by its fit and by the evidence of another
+head (`earatlas.localization.head_mismatch`), as in the doubts of a localization.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class AtlasFit:
     direction : tuple of float
         Azimuth and elevation in degrees where it fits best.
     fits : bool
-        Whether the residuals are as small as those of the own head usually are.
+        Whether the residuals are as small as those of the own head usually are, and no other head
+        explains the recording better.
 
     Examples
     --------
@@ -77,8 +79,17 @@ def compare_learned_heads(
         fit, direction = _fit(statistics, head, tolerance, settings)
         name = str(head.about.get("head", "?"))
         where = (float(direction[0]), float(direction[-1]))
-        found.append(AtlasFit(index, name, fit, where, fit <= settings.max_fit))
+        fits = fit <= settings.max_fit and not _is_other_head(statistics, head)
+        found.append(AtlasFit(index, name, fit, where, fits))
     return sorted(found, key=lambda one: one.fit)
+
+
+def _is_other_head(statistics: CueStatistics, head: LearnedHead) -> bool:
+    """Whether a head that deviates from the learned one explains a recording better."""
+    heads = head.deviating_heads
+    if heads is None:
+        return False
+    return not heads.fits(head.calibration.effective_statistics(statistics, head.model.noise))
 
 
 def _fit(

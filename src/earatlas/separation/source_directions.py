@@ -147,7 +147,7 @@ def scene_mismatch(head: LearnedHead, fit: SourceFit) -> SceneMismatch | None:
     ratio = float(fit.residual_ratios.max())
     if not mismatch.is_possible(ratio, onsets, fit.relative_variance, n_sources=fit.n_sources):
         return None
-    return SceneMismatch(mismatch, mismatch.most_probable(fit.effective))
+    return SceneMismatch(mismatch, mismatch.heads.most_probable(fit.effective))
 
 
 def _anechoic_posteriors(head: LearnedHead, fit: SourceFit) -> Iterable[DirectionPosterior]:

@@ -159,11 +159,11 @@ class TrackPosteriors:
         batch = head.calibration.calibrated_posteriors(head.model, CueStatistics.stack([cues]))
         ratio = float(batch.residual_ratios[0])
         (anechoic,) = batch.posteriors(np.arange(1))
-        weight = 0.0
-        if ratio <= localizer.residual_threshold:
+        weight, reverberant = 0.0, onsets is not None and onsets.reverberation.reverberant
+        if ratio <= localizer.residual_threshold and not reverberant:
             weight = 1.0
         elif n_tracks == 1:
-            weight = localizer.score_calibration.anechoic_weight(likelihood.features, ratio)
+            weight = localizer.anechoic_weight(likelihood.features, ratio)
         mixed = posterior_mixture(anechoic, fit.posterior, weight)
         own = replace(fit, posterior=mixed, residual_ratio=ratio)
         if mismatch is None or mismatch.settings.other_weight:  # a population: see `_fit`
@@ -182,7 +182,7 @@ class TrackPosteriors:
         )
         if not determined and not self._is_unsettled(onsets):
             return own
-        found = mismatch.most_probable(batch.effective)
+        found = mismatch.heads.most_probable(batch.effective)
         magnitude, (at_magnitude,) = found.magnitude, found.cue_posteriors
         if magnitude <= mismatch.settings.magnitudes[0]:
             return replace(own, mismatch=magnitude) if determined else own

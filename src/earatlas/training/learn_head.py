@@ -17,6 +17,7 @@ from earatlas.geometry.spaces import Space
 from earatlas.hrtf.diagnosis import format_coverage
 from earatlas.hrtf.head import Head
 from earatlas.hrtf.label_plausibility import label_fit
+from earatlas.localization.head_mismatch import held_out_nats
 from earatlas.localization.learned_head import MODEL_ARRAYS, Accuracy, LearnedHead
 from earatlas.ppam.calibration import (
     Calibration,
@@ -25,6 +26,7 @@ from earatlas.ppam.calibration import (
     held_out_statistics,
 )
 from earatlas.ppam.cross_validation import CrossValidation
+from earatlas.ppam.head_deviations import people_deviations
 from earatlas.ppam.model import PPAM
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import parallel_map, run_both
@@ -97,11 +99,16 @@ def learn_head(
     (model, folds), (held_out, training) = run_both(fit, simulate)
     advance()
     accuracy, calibration = None, _default_calibration(known.spacing_degrees)
+    deviation: dict[str, float] = {}
     if held_out is not None:
         accuracy = _accuracy(folds, tested, x, y, space)
         refits = [folds.refit_without(n) for n in tested]
         repeats = len(held_out.directions) // len(tested)
         calibration = fit_calibration(refits * repeats, held_out)
+        deviations = people_deviations()
+        if deviations is not None and deviations.apply_to(model, layout):
+            nats = held_out_nats(refits * repeats, held_out.statistics, calibration, deviations)
+            deviation = {"held_out_nats": round(nats, 2)}
     advance()
     residual_threshold = 0.0 if accuracy is None else 1.0
     localizer = (
@@ -128,6 +135,7 @@ def learn_head(
                 covered_fraction(known.space, known.directions, known.spacing_degrees), 3
             ),
             "largest_gap": describe_gap(known.space, known.directions),
+            **deviation,
             **_findings(known, layout, rooms=rooms),
             "seed": seed,
         },
