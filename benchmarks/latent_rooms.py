@@ -66,13 +66,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--head", default="cipic_021")
     parser.add_argument("--count", type=int, default=60, help="talkers per condition")
+    parser.add_argument("--directions", type=int, default=1000, help="learned, at most")
     parser.add_argument("--latent", type=int, nargs="+", default=[0, 5, 10, 20])
     options = parser.parse_args()
     warnings.simplefilter("ignore", ea.EaratlasWarning)
     head = load_head(options.head)
     training, held_out = split(head, 0)
+    some = np.random.default_rng(1).permutation(len(training))[: options.directions]
+    training = training.subset(np.sort(some))
     models, atlas = learned_models(training, head, options.latent), ea.learn(training)
-    print(f"{options.head}, {options.count} talkers per room: median error °, beyond 30° %\n")
+    print(
+        f"{options.head}, {len(training)} directions, {options.count} talkers per room: "
+        "median error °, beyond 30° %\n"
+    )
     print("| learned | " + " | ".join(OTHER) + " |\n" + "|---" * (len(OTHER) + 1) + "|")
     errors: dict[str, dict[str, list[float]]] = {}
     for name, room in OTHER.items():

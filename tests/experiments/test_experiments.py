@@ -236,7 +236,10 @@ def test_stale_rows_are_confirmed_if_repetitions_agree(
     for row in rows[5:]:
         row["code"] = "second"
     rows[7]["result"]["square"] += 1  # the second version had other results
-    path.write_text("\n".join([plan, *map(json.dumps, rows)]) + "\n")
+    gone = json.loads(plan)
+    gone["plan"].append({"number": 3})  # settings of an earlier version, which cannot be repeated
+    old = {**rows[0], "settings": {"number": 3}, "result": {"square": 9}}
+    path.write_text("\n".join([json.dumps(gone), *map(json.dumps, [*rows, old])]) + "\n")
     measured_seeds.clear()
     checks = check_rows(experiment, Bench(), path, 3)
     assert [(check.rows, check.repeated, check.agrees) for check in checks] == [
@@ -244,14 +247,14 @@ def test_stale_rows_are_confirmed_if_repetitions_agree(
         (5, 2, False),
     ]
     assert measured_seeds == [0, 2, 4, 5, 7]
-    after = group_by_data_set(experiment, path, quick=False)[0].rows
+    after = group_by_data_set(experiment, path, quick=False)[0].rows[:10]
     stale = [row["settings"]["seed"] for row in after if experiment.is_stale(row)]
     confirmed = [row["settings"]["seed"] for row in after if "confirmed" in row]
     assert (stale, confirmed) == ([6, 8, 9], [1, 3])
     page = write_page({"toy": experiment}, tmp_path, quick=False).read_text()
-    assert "printed digits: toy (2 of 10)." in page.replace("\n", " ")
-    assert "recorded: toy (3 of 10)." in page.replace("\n", " ")
-    assert "(10 of 10 rows;" in page.replace("\n", " ")
+    assert "printed digits: toy (2 of 11)." in page.replace("\n", " ")
+    assert "recorded: toy (4 of 11)." in page.replace("\n", " ")
+    assert "(11 of 11 rows;" in page.replace("\n", " ")
     assert check_rows(replace(experiment, measure=lambda bench, s: {}), Bench(), path, 1)[0].rows
     with pytest.raises(ea.InputError, match="at least 1 row"):
         check_rows(experiment, Bench(), path, 0)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +98,14 @@ def check_rows(
             "three rows of each part."
         )
     identity = experiment.identity(bench)
+    plan = experiment.plan(replace(bench, share=1.0))  # without settings that no longer exist
     groups = [
         rows
         for data_set in group_by_data_set(experiment, path, quick=bench.quick)
         if data_set.data == identity["data"]
-        for rows in _group(row for row in data_set.rows if experiment.is_stale(row))
+        for rows in _group(
+            row for row in data_set.rows if experiment.is_stale(row) and row["settings"] in plan
+        )
     ]
     picked = [_spread(rows, repetitions) for rows in groups]
     total, done, checks = sum(map(len, picked)), 0, []
