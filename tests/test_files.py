@@ -332,6 +332,17 @@ def test_refusal_says_where_the_previous_results_are(tmp_path: Path) -> None:
     assert (scratch / "old" / "b").read_text() == "old"
 
 
+def test_messages_name_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    """A file that cannot be written in a scratch folder is named by its destination."""
+    (tmp_path / "new").mkdir()
+    with (
+        pytest.raises(InputError, match=f"got '{tmp_path}/new/x' "),
+        atomic_write_all(tmp_path / "new") as new,
+        atomic_write(new / "x"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_folders_that_only_have_the_name_are_kept(tmp_path: Path) -> None:
     """An old folder of the user with the prefix of scratch folders is not removed."""
     notes = tmp_path / ".earatlas-notes"

@@ -208,7 +208,7 @@ _GAPS = _reasons(InputFault.GAPS)
 _RATE_REASONS = _reasons(InputFault.WRONG_RATE, InputFault.LATE_CHANNEL, DoubtKind.HEAD_MISMATCH)
 _NOTHING = _reasons(DoubtKind.NOT_DIRECTIONAL, DoubtKind.NOISY)
 _MISMATCH = _reasons(DoubtKind.HEAD_MISMATCH, InputFault.UNEQUAL_GAINS)
-_CLIPPED = _reasons(InputFault.CLIPPED, DoubtKind.HEAD_MISMATCH)
+_CLIPPED = _reasons(InputFault.CLIPPED)
 _BOTH = ("front", "back")
 
 

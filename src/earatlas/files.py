@@ -52,6 +52,7 @@ __all__ = [
     "atomic_write_all",
     "check_writable",
     "exclusive_folder",
+    "final_path",
     "output_folder",
     "record_moves",
     "recover_scratch",
@@ -133,10 +134,19 @@ def write_error(path: Path, argument: str, error: OSError) -> InputError:
     """Return the error for a file that could not be written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return InputError(
-        f"{argument} must be a file that can be written, got '{path}' "
+        f"{argument} must be a file that can be written, got '{final_path(path)}' "
         f"({error.strerror or error}). "
         f"{'Free some space.' if full else 'Check that its folder exists and is writable.'}"
     )
+
+
+def final_path(path: Path) -> Path:
+    """Return where a file is moved to from a scratch folder, or the path of any other file."""
+    folders = path.parts[:-1]
+    for scratch in (n for n, name in enumerate(folders) if name.startswith(_SCRATCH_PREFIX)):
+        if folders[scratch + 1 : scratch + 2] == ("new",):
+            return final_path(Path(*folders[:scratch], *folders[scratch + 2 :], path.name))
+    return path
 
 
 @contextmanager

@@ -12,6 +12,8 @@ import pytest
 from command_line import default_signals
 
 import earatlas as ea
+from earatlas.cli import StoppedBySignal, stop_on_signals
+from earatlas.files import atomic_write
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = [sys.executable, "-m", "earatlas"]
@@ -54,6 +56,27 @@ def test_closed_pipe() -> None:
         1,
     )  # 1 is set by click; 120 would be an error at interpreter shutdown
     process.stderr.close()
+
+
+@posix
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGHUP])
+def test_a_stopped_command_removes_its_temporary_files(
+    tmp_path: Path, kind: signal.Signals
+) -> None:
+    """SIGTERM and SIGHUP unwind the command; the former handlers return afterwards."""
+    before = signal.signal(kind, signal.SIG_DFL)  # nohup(1) ignores SIGHUP
+    try:
+        with (
+            pytest.raises(StoppedBySignal) as stopped,
+            stop_on_signals(),
+            atomic_write(tmp_path / "answer.json"),
+        ):
+            os.kill(os.getpid(), kind)
+        assert stopped.value.code == 128 + kind
+        assert not list(tmp_path.iterdir())
+        assert signal.getsignal(kind) is signal.SIG_DFL
+    finally:
+        signal.signal(kind, before)
 
 
 @posix

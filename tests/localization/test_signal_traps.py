@@ -3,8 +3,11 @@
 `python benchmarks/signal_traps.py traps` has all rows with a measured head.
 """
 
+import warnings
 from functools import cache
+from pathlib import Path
 
+import numpy as np
 import pytest
 from trap_table import (
     TRAPS,
@@ -17,6 +20,9 @@ from trap_table import (
 )
 
 import earatlas as ea
+from earatlas.features.input_plausibility import InputFault
+from earatlas.features.recording import MemoryRecording
+from earatlas.localization.windowed import WindowedLocalizer, WindowSettings
 from earatlas.types import Array
 
 RATE = 16_000
@@ -69,3 +75,27 @@ def test_stream(trap: Trap, setup: TrapSetup, atlas: ea.Atlas) -> None:
     reports = [live.push(samples[:, start : start + RATE // 2]) for start in starts]
     verdict = judge_stream(trap, setup, reports[-2:])
     assert verdict is Verdict.REASON if trap.reasons else verdict in ACCEPTED
+
+
+def test_clipping_is_named_at_any_rate(tmp_path: Path) -> None:
+    """A clipped recording is doubted for that, although it is resampled before the analysis."""
+    atlas = ea.example_atlas()
+    head = ea.simulated_head([[35.0, 0.0]])
+    audio = ea.render_scene(head, [ea.synthetic_speech(1.5, seed=1)], head.directions).mixture
+    x = audio.at_rate(48_000).samples
+    for level, clipped in ((8.0, True), (0.9, False)):
+        broken = ea.Audio(np.clip(level * x / np.abs(x).max() + 0.003, -1.0, 1.0), 48_000)
+        file = broken.write(tmp_path / "talker.wav")
+        windows = WindowedLocalizer(atlas, MemoryRecording(broken), WindowSettings())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ea.EaratlasWarning)
+            doubts = {
+                "localize": atlas.localize(broken).doubts,
+                "localize_file": atlas.localize_file(file).doubts,
+                "track": windows.whole().doubts,
+                "separate": atlas.separate(broken, n_sources=1).doubts,
+                "given": atlas.separate(broken, directions=[[35.0, 0.0]]).doubts,
+            }
+        for name, found in doubts.items():
+            named = [doubt.fault for doubt in found].count(InputFault.CLIPPED)
+            assert named == clipped, name

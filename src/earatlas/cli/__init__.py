@@ -12,10 +12,12 @@ from __future__ import annotations
 import atexit
 import errno
 import os
+import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-__all__ = ["StoppedBySignal", "main"]
+__all__ = ["StoppedBySignal", "main", "stop_on_signals"]
 
 
 class StoppedBySignal(SystemExit):
@@ -26,7 +28,8 @@ def main() -> None:
     """Run the command line; this is the entry point of the package."""
     try:
         _replace_closed_streams()
-        _run()
+        with stop_on_signals():
+            _run()
     except StoppedBySignal as stopped:
         # Run the exit handlers, but skip the shutdown of the interpreter, which takes 0.5 s.
         atexit._run_exitfuncs()
@@ -39,6 +42,25 @@ def main() -> None:
     except BrokenPipeError:  # the reader, such as head(1), closed the pipe
         sys.stderr.close()
         sys.exit(0)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into an exit that removes temporary files."""
+
+    def stop(number: int, frame: object) -> None:
+        raise StoppedBySignal(128 + number)  # the convention of shells
+
+    previous = {}
+    for kind in (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")):
+        if kind is not None and signal.getsignal(kind) is signal.SIG_DFL:  # nohup(1) ignores SIGHUP
+            with suppress(ValueError):  # only the main thread can set handlers
+                previous[kind] = signal.signal(kind, stop)
+    try:
+        yield
+    finally:
+        for kind, handler in previous.items():
+            signal.signal(kind, handler)
 
 
 def _replace_closed_streams() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
 import sys
 import tempfile
@@ -62,7 +61,7 @@ def studio(
         from earatlas.atlas import Atlas
 
         Atlas.load(head)  # refuse a bad atlas before the server starts
-    with _exit_on_sigterm(), _bind(port) as bound, _results_folder(folder) as results:
+    with _bind(port) as bound, _results_folder(folder) as results:
         address, running = server(bound, results, head)
         print_line(address)
         sys.stdout.flush()
@@ -84,23 +83,6 @@ def _server() -> Any:
     from earatlas.studio.run import create_server
 
     return create_server
-
-
-@contextmanager
-def _exit_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into an exit, so that temporary files are removed.
-
-    The server stops at the first signal, and then raises that signal once more.
-    """
-
-    def leave(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)  # the convention of shells
-
-    previous = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from earatlas.errors import InputError, check_path
 from earatlas.features.wav import clear_peak_timestamp, libsndfile_path, wav_format
-from earatlas.files import atomic_write
+from earatlas.files import atomic_write, final_path
 from earatlas.notebooks import HtmlView
 from earatlas.types import Array
 
@@ -158,7 +158,7 @@ class Audio(HtmlView):
                 soundfile.write(name, self.samples.T, self.rate, subtype, format=file_format)
             except soundfile.SoundFileError as error:
                 raise InputError(
-                    f"The sound file '{path}' cannot be written ({error}). "
+                    f"The sound file '{final_path(path)}' cannot be written ({error}). "
                     "Check the free space of its folder, or choose another format."
                 ) from error
             clear_peak_timestamp(scratch)

@@ -19,6 +19,7 @@ from earatlas.features.audio_checks import check_audio, check_binaural
 from earatlas.features.audio_files import audio_rate, audio_seconds, read_blocks
 from earatlas.features.dc_offset import estimate_dc_offset
 from earatlas.features.layout import CueLayout
+from earatlas.features.sample_checks import count_clipped
 from earatlas.types import Array
 
 __all__ = ["FileRecording", "MemoryRecording", "Recording"]
@@ -30,6 +31,11 @@ def _zero_offset() -> Array:
     return np.zeros((2, 1))
 
 
+def _clipped_fraction(samples: Array) -> float:
+    """Return the fraction of samples (2, n) that are clipped."""
+    return count_clipped(samples) / max(samples.size, 1)
+
+
 class Recording(Protocol):
     """Two channels of sound that can be read several times, at any sampling rate."""
 
@@ -37,8 +43,12 @@ class Recording(Protocol):
     def offset(self) -> Array:
         """DC offset (2, 1) that was removed from each ear."""
 
+    @property
+    def clipped_fraction(self) -> float:
+        """Fraction of the samples of the first block that are clipped, at the native rate."""
+
     def without_dc_offset(self) -> Recording:
-        """Return the recording without the DC offset of its first block."""
+        """Return the recording without the DC offset of its first block, with its clipping."""
 
     @property
     def seconds(self) -> float:
@@ -61,6 +71,7 @@ class MemoryRecording:
 
     audio: Audio
     offset: Array = field(default_factory=_zero_offset)  # (2, 1), already removed
+    clipped_fraction: float = 0.0  # of the samples of the first block; 0: not measured
 
     def __post_init__(self) -> None:
         check_binaural(self.audio)
@@ -68,8 +79,9 @@ class MemoryRecording:
     def without_dc_offset(self) -> MemoryRecording:
         """Return the recording without the DC offset of its first block."""
         samples, rate = self.audio.samples, self.audio.rate
-        offset = estimate_dc_offset(samples[:, : int(_BLOCK_SECONDS * rate)])
-        return MemoryRecording(Audio(samples - offset, rate), self.offset + offset)
+        first = samples[:, : int(_BLOCK_SECONDS * rate)]
+        offset, clipped = estimate_dc_offset(first), _clipped_fraction(first + self.offset)
+        return MemoryRecording(Audio(samples - offset, rate), self.offset + offset, clipped)
 
     @property
     def seconds(self) -> float:
@@ -100,11 +112,13 @@ class FileRecording:
     path: str | Path
     channels: tuple[int, int] = (0, 1)  # channel numbers of the left and the right ear
     offset: Array = field(default_factory=_zero_offset)  # (2, 1), removed while reading
+    clipped_fraction: float = 0.0  # of the samples of the first block; 0: not measured
 
     def without_dc_offset(self) -> FileRecording:
         """Return the recording without the DC offset of its first block."""
-        first = next(self._read(self.rate, warn=False))
-        return replace(self, offset=self.offset + estimate_dc_offset(first.samples))
+        first = next(self._read(self.rate, warn=False)).samples
+        offset, clipped = estimate_dc_offset(first), _clipped_fraction(first + self.offset)
+        return replace(self, offset=self.offset + offset, clipped_fraction=clipped)
 
     @property
     def seconds(self) -> float:

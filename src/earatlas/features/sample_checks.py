@@ -14,7 +14,7 @@ from earatlas.features.audio import MAX_ABS_SAMPLE
 from earatlas.features.input_plausibility import FaultFinding, InputFault
 from earatlas.types import Array
 
-__all__ = ["SampleCheckSettings", "SampleChecker", "count_clipped"]
+__all__ = ["SampleCheckSettings", "SampleChecker", "clipped_findings", "count_clipped"]
 
 
 # Evidence: docs/figures/settings/features.md, "sample_checks".
@@ -24,7 +24,7 @@ class SampleCheckSettings:
 
     full_scale: float = 0.999  # magnitude from which samples may be clipped
     memory_seconds: float = 10.0  # time constant (1/e) with which clipped samples are forgotten
-    max_clipped_fraction: float = 0.0025  # of the samples of both channels, if a stream is clipped
+    max_clipped_fraction: float = 0.0025  # of the samples of both channels, if the sound is clipped
 
 
 _SETTINGS = SampleCheckSettings()
@@ -39,6 +39,15 @@ def count_clipped(samples: Array, settings: SampleCheckSettings = _SETTINGS) -> 
     magnitude = np.abs(samples)
     loud = (magnitude >= settings.full_scale) & (magnitude < MAX_ABS_SAMPLE)
     return int((loud[:, 1:] & (samples[:, 1:] == samples[:, :-1])).sum())
+
+
+def clipped_findings(
+    fraction: float, settings: SampleCheckSettings = _SETTINGS
+) -> tuple[FaultFinding, ...]:
+    """Return the finding about a fraction of clipped samples, if it is too large."""
+    if fraction <= settings.max_clipped_fraction:
+        return ()
+    return (FaultFinding(InputFault.CLIPPED, fraction),)
 
 
 class SampleChecker:
@@ -64,7 +73,5 @@ class SampleChecker:
         found = []
         if self._n_unusable:
             found.append(FaultFinding(InputFault.UNUSABLE_SAMPLES, self._n_unusable))
-        fraction = self._n_clipped / max(self._n_recent, 1.0)
-        if fraction > self._settings.max_clipped_fraction:
-            found.append(FaultFinding(InputFault.CLIPPED, fraction))
+        found += clipped_findings(self._n_clipped / max(self._n_recent, 1.0), self._settings)
         return tuple(found)

@@ -6,11 +6,12 @@ Input: what was measured (`earatlas.localization.diagnostics`), or a fault of th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from earatlas.features.input_plausibility import FaultFinding, InputFault
 
-__all__ = ["Doubt", "DoubtKind", "input_doubt"]
+__all__ = ["Doubt", "DoubtKind", "input_doubt", "with_findings"]
 
 
 class DoubtKind(StrEnum):
@@ -61,6 +62,13 @@ class Doubt(str):
     ) -> tuple[DoubtKind, str, float, InputFault | None]:
         """Return the arguments for copies and pickles."""
         return self.word, self.removeprefix(f"{self.word}: "), self.value, self.fault
+
+
+def with_findings(findings: Iterable[FaultFinding], doubts: Iterable[Doubt]) -> tuple[Doubt, ...]:
+    """Return the doubts after those about faults of the input that they do not name yet."""
+    doubts = tuple(doubts)
+    known = {doubt.fault for doubt in doubts}
+    return (*(input_doubt(one) for one in findings if one.fault not in known), *doubts)
 
 
 def input_doubt(finding: FaultFinding) -> Doubt:

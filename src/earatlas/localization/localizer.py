@@ -24,15 +24,15 @@ from earatlas.features.dc_offset import DCOffsetFilter
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.recording import Recording
-from earatlas.features.sample_checks import SampleChecker
+from earatlas.features.sample_checks import SampleChecker, clipped_findings
 from earatlas.features.stft import FrameStream, squared_magnitude
 from earatlas.localization.detected_sources import SourceDetector, widen_posterior
 from earatlas.localization.diagnostics import (
     HeadFit,
     RecordingDiagnosis,
     SourceDiagnosis,
-    input_doubt,
 )
+from earatlas.localization.doubts import with_findings
 from earatlas.localization.head_rotation import (
     HeadMotion,
     Pose,
@@ -71,9 +71,13 @@ def localize(
     head_yaw = check_yaw(yaw, head.space)
     head_yaw.check_end(recording.seconds)
     localizer = Localizer(head, threshold=threshold, yaw=head_yaw)
-    for block in recording.without_dc_offset().blocks(head.layout, second_pass=second_pass):
+    recording = recording.without_dc_offset()
+    for block in recording.blocks(head.layout, second_pass=second_pass):
         localizer.push(block.samples)
-    return localizer.finish()
+    localization = localizer.finish()
+    # Resampling and the removed offset hide clipped samples from the localizer.
+    clipped = clipped_findings(recording.clipped_fraction)
+    return replace(localization, doubts=with_findings(clipped, localization.doubts))
 
 
 def localize_poses(
@@ -374,7 +378,7 @@ class Localizer:
             onset_settings = self._head.reverberant_localizer.direct_sound.onset_settings
             yaw = self._motion.at(bins.t * (onset_settings.hop / onset_settings.rate))
         localization = localize_poses(self._head, poses, bins, yaw)
-        doubts = (*map(input_doubt, self._samples.findings), *localization.doubts)
+        doubts = with_findings(self._samples.findings, localization.doubts)
         localization = replace(localization, doubts=doubts)
         return localization if self._silence is None else localization.aged(self._silence.seconds)
 

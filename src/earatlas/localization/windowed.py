@@ -21,10 +21,12 @@ from earatlas.features.hop_statistics import HopStatistics, sliding_statistics
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.recording import Recording
+from earatlas.features.sample_checks import clipped_findings
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.head_yaw import Yaw
 from earatlas.geometry.posterior_summary import summarize_posteriors
 from earatlas.geometry.spaces import Sphere
+from earatlas.localization.doubts import with_findings
 from earatlas.localization.head_rotation import (
     Pose,
     YawLike,
@@ -224,7 +226,9 @@ class WindowedLocalizer:
         self._yaw = check_yaw(windows.yaw, head.space)
         self._yaw.check_end(recording.seconds)
         self._head, self._recording, self._windows = head, recording, windows
-        self._features = WindowedFeatures(head, recording.without_dc_offset())
+        without_offset = recording.without_dc_offset()
+        self._clipped = clipped_findings(without_offset.clipped_fraction)
+        self._features = WindowedFeatures(head, without_offset)
         self._localizations = self._localize(progress)
 
     def __iter__(self) -> Iterator[tuple[float, Localization]]:
@@ -263,7 +267,8 @@ class WindowedLocalizer:
         statistics, onsets = self._features.total()
         pose = Pose(float(yaw.degrees[0]), statistics)
         yaws = np.zeros(0) if onsets is None else np.full(len(onsets), pose.yaw_degrees)
-        return require_observed(localize_poses(self._head, [pose], onsets, yaws))
+        whole = require_observed(localize_poses(self._head, [pose], onsets, yaws))
+        return replace(whole, doubts=with_findings(self._clipped, whole.doubts))
 
 
 def _localize_static(

@@ -36,9 +36,11 @@ from earatlas.features.audio_writer import incremental_wav_writer
 from earatlas.features.layout import Threshold
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.recording import FileRecording, MemoryRecording, Recording
+from earatlas.features.sample_checks import clipped_findings
 from earatlas.files import output_folder
 from earatlas.geometry.spaces import Space
 from earatlas.localization.diagnostics import Doubt, RecordingDiagnosis, SceneDiagnosis
+from earatlas.localization.doubts import with_findings
 from earatlas.localization.localizer import localize
 from earatlas.separation.assembly import OutputPlan, OutputSegment, SceneAssembler
 from earatlas.separation.demixing.rendering import Rendering, check_rendering
@@ -216,7 +218,7 @@ def separate(separator: Separator, audio: Audio, options: SeparationOptions) -> 
     wide = MemoryRecording(audio).without_dc_offset()
     if wide.offset.any():
         narrow = wide.audio.at_rate(separator.layout.rate)
-    recording = MemoryRecording(narrow, wide.offset)
+    recording = MemoryRecording(narrow, wide.offset, wide.clipped_fraction)
     run = _Separation(separator, recording, wide, options.with_rate_of(wide))
     segments = list(run.segments())
     summary = run.summary()
@@ -392,6 +394,7 @@ class _Separation:
         if self._options.dry and not self.assembler.dry:
             warnings.warn(_no_dereverberation(self.observed.onsets), EaratlasWarning, stacklevel=4)
         located, doubts = self._located()
+        doubts = with_findings(clipped_findings(self._recording.clipped_fraction), doubts)
         return self.assembler.summary(located, doubts, self.masks.free_energies)
 
     def _located(self) -> tuple[list[LocatedSource], tuple[Doubt, ...]]:
