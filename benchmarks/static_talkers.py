@@ -1,6 +1,7 @@
 """Single static talkers in `separate`: how often they move, are split, or are doubted.
 
-    python benchmarks/static_talkers.py [development] [judgement] [--count 20] [--atlases FOLDER]
+    python benchmarks/static_talkers.py [development] [judgement] [--count 20] [--seed SEED]
+                                        [--only TEXT] [--atlases FOLDER]
 
 Talkers of 8 s whose number is not given, recorded by heads that are not the learned one (set up
 again, another unit, other people), in rooms of random shape, and in measured rooms. Printed: the
@@ -100,13 +101,16 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", help=", ".join(PARTS), default=["judgement"])
     parser.add_argument("--count", type=int, default=20, help="recordings per row")
     parser.add_argument("--atlases", type=Path, help="folder in which learned atlases are kept")
+    parser.add_argument("--seed", type=int, help="seed of the scenes, instead of the part's own")
+    parser.add_argument("--only", default="", help="only rows whose title contains this text")
     options = parser.parse_args()
     for part in options.parts:
         rows, seed = PARTS[part]
+        seed = seed if options.seed is None else options.seed
         print(f"\n| {part}: one static talker | recordings | moves % | split % | several % |")
         print("|---|---|---|---|---|")
         every = []
-        for row in rows:
+        for row in (row for row in rows if options.only in row.title):
             atlas = load_atlas(row.atlas, options.atlases)
             found = [
                 judge(atlas.separate(recording))

@@ -414,7 +414,8 @@ def test_lost_moving_track_is_recovered(tracker: OnlineTracker) -> None:
 def test_tracks_with_the_largest_gain_are_rendered(reverberant_atlas: ea.Atlas) -> None:
     """A sporadic reflection with later hits does not replace a talker.
 
-    A silent track gives way to an active one; in a reverberant room a third track needs more hits.
+    A silent track gives way to an active one; in a reverberant room a third track needs more hits
+    and a larger gain, which is less once it is rendered.
     """
     stage = reverberant_atlas.live()._rendering
     one, two, reflection = (make_track(i, (40.0 * i, 0.0)) for i in (1, 2, 3))
@@ -426,7 +427,11 @@ def test_tracks_with_the_largest_gain_are_rendered(reverberant_atlas: ea.Atlas) 
         return stage._ranked([one, two, reflection], 10.0, reverberant=True)
 
     assert select() == (1, 2)
-    reflection.low_likelihood_steps = 0
+    reflection.low_likelihood_steps, reflection.gain_ratio = 0, 1.2
+    assert select() == (1, 2)
+    stage.ids = (1, 2, 3)
+    assert select() == (1, 2, 3)
+    stage.ids, reflection.gain_ratio = (), 1.6
     assert select() == (1, 2, 3)
     reflection.hits = two.hits = 5
     assert select() == (1, 2)

@@ -121,6 +121,20 @@ def test_moving_and_static_sources_are_counted() -> None:
         assert (np.diff(static, axis=1) == 0).all()
 
 
+def test_source_with_frequencies_of_its_own_is_not_counted() -> None:
+    """Paths must share their frequencies, so one talker with another head remains one path."""
+    both = onset_mixture([np.full(40, 6), STATIC])
+    assert both.window is not None
+    # In one case the frequencies do not depend on the source, in the other they determine it.
+    nearer = np.abs(both.vectors[both.densities.argmax(axis=1)] @ both.vectors[[6, 20]].T)
+    own = nearer.argmax(axis=1) * 9 + np.arange(900) % 9
+    for frequencies, count in ((np.arange(900) % 18, 2), (own, 1)):
+        mixture = TrajectoryMixture(
+            both.densities, both.weights, both.window, both.grid, 40, SETTINGS, frequencies
+        )
+        assert len(mixture.count_sources(5)) == count
+
+
 def test_residual_motion_gain_is_large_only_with_motion() -> None:
     """Static directions explain the onsets of static sources, and not of moving ones."""
     static = onset_mixture([np.full(40, 6), STATIC])

@@ -63,6 +63,7 @@ class RenderSettings:
     rendered_bonus: float = 1.5  # factor of the gain of a track that is rendered already
     active_seconds: float = 1.5  # time since the last hit within which a third track is rendered
     reverberant_min_hits: int = 24  # hits that a third track needs in a reverberant room
+    reverberant_gain_ratio: float = 1.5  # its gain over the gain that a new track needs
     update_interval_steps: int = 2  # steps between filter updates of a new pair; twice that later
     new_pair_updates: int = 8  # filter updates for which a pair is new
     moving_seconds: float = 1.5  # history of masks that is used while a source moves
@@ -275,12 +276,16 @@ class RenderStage:
 
         ranked = sorted(tracks, key=order)
         chosen = ranked[:2]
-        # In a reverberant room a third track may be a reflection, which would take sound from the
-        # other two: it needs more hits.
-        min_hits = settings.reverberant_min_hits if reverberant else 0
         for track in ranked[2:]:
             active = now - track.last_hit_at < settings.active_seconds
-            if active and track.hits >= min_hits and not track.low_likelihood_steps:
+            # In a reverberant room a third track may be a reflection, which would take sound from
+            # the other two, and end their demixing: it needs more hits and a larger gain.
+            bonus = settings.rendered_bonus if track.id in self.ids else 1.0
+            is_clear = not reverberant or (
+                track.hits >= settings.reverberant_min_hits
+                and bonus * track.gain_ratio >= settings.reverberant_gain_ratio
+            )
+            if active and is_clear and not track.low_likelihood_steps:
                 chosen.append(track)
         return tuple(sorted(track.id for track in chosen))
 

@@ -135,7 +135,7 @@ class _TrajectorySearch:
         rows = np.concatenate([coarse, exact])
         grid = settings.hmm(sound.grid[rows])
         g = sound.densities(onsets, rows)
-        mixture = TrajectoryMixture(g, weights, window, grid, n_windows, settings)
+        mixture = TrajectoryMixture(g, weights, window, grid, n_windows, settings, onsets.f)
         static_fit = mixture.fit_static(list(range(len(coarse), len(rows))))
         fine = _FineGrid(sound, onsets, weights, window, n_windows, settings)
         return cls(sound, onsets, mixture, static_fit, fine)

@@ -171,9 +171,11 @@ class OnlineTracker:
             track.register_hit(now)
         else:
             track.register_miss(occluded=crossing)
-        ratio = track.gain / self._required_gain(track, now)
-        track.count_low_likelihood(hit, ratio < self.settings.deletion.low_likelihood_ratio)
-        if hit and track.state is TrackState.TENTATIVE and self._is_due(track, ratio):
+        track.gain_ratio = track.gain / self._required_gain(track, now)
+        track.count_low_likelihood(
+            hit, track.gain_ratio < self.settings.deletion.low_likelihood_ratio
+        )
+        if hit and track.state is TrackState.TENTATIVE and self._is_due(track):
             self._confirm(track, now)
 
     def _is_hit(self, track: OnlineTrack, new_gain: float, now: float) -> bool:
@@ -188,13 +190,13 @@ class OnlineTracker:
             min_gain = settings.buffered_nats_per_bin
         return new_gain > settings.hit_nats_per_bin and track.gain > min_gain
 
-    def _is_due(self, track: OnlineTrack, ratio: float) -> bool:
-        """Return whether a tentative track with this gain over the required gain is confirmed."""
+    def _is_due(self, track: OnlineTrack) -> bool:
+        """Return whether a tentative track is confirmed."""
         settings = self.settings.confirmation
-        strong = ratio > settings.strong_gain_ratio
+        strong = track.gain_ratio > settings.strong_gain_ratio
         return (
             track.alternates
-            and ratio > 1
+            and track.gain_ratio > 1
             and track.hits >= (settings.strong_hits if strong else settings.hits)
         )
 

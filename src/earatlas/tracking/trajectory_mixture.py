@@ -103,10 +103,11 @@ class TrajectoryMixture(OnsetMixture):
         grid: DirectionGridHMM,
         n_windows: int,
         trajectory_settings: TrajectorySettings,
+        frequencies: Indices | None = None,
     ) -> None:
-        """Take g (B, C), v (B,) and the window (B,) of each onset."""
+        """Take g (B, C), v (B,), the window (B,) and the frequency (B,) of each onset."""
         settings = trajectory_settings.mixture
-        super().__init__(densities, weights, grid.vectors, settings, window, n_windows)
+        super().__init__(densities, weights, grid.vectors, settings, window, n_windows, frequencies)
         self.grid, self.trajectory_settings = grid, trajectory_settings
 
     def best_path(self, L: Single) -> Indices:
