@@ -533,6 +533,22 @@ def test_expired_session_is_forgotten(page: Any) -> None:
     assert page.evaluate(script) == 0
 
 
+def test_other_head_is_offered(page: Any, tmp_path: Path) -> None:
+    """A recording that does not fit the head can be separated with another one at once."""
+    talker = ea.render_scene(
+        ea.simulated_head(PLACES), [ea.synthetic_speech(3.0, seed=1)], PLACES[:1]
+    ).mixture
+    file = ea.Audio(talker.samples[:, ::2], talker.rate).write(tmp_path / "wrong.wav")
+    page.locator("input[type=file][accept*=audio]").set_input_files(str(file))
+    wait_for_result(page)
+    assert "does not fit this head" in page.locator(".doubts").first.inner_text()
+    assert "head: Simulated head" in page.locator(".facts").inner_text()
+    assert page.locator(".doubts code").first.inner_text() == "learn --unit same"
+    page.locator(".choices button", has_text="People").click()
+    page.locator(".facts", has_text="head: People").wait_for(timeout=60_000)
+    assert page.locator("#heads select").input_value() == "people"
+
+
 def test_skip_link_moves_the_focus(page: Any) -> None:
     """The link to the content focuses it, and the page stays as it is."""
     page.locator(".skip").focus()
@@ -721,6 +737,18 @@ def test_live_input_meters_and_history(two_ears: Any, address: str, tmp_path: Pa
         assert len(azimuths) >= 2
         assert abs(np.median(azimuths) + 70) < 20
         assert all(0 < float(row[4]) <= 180 for row in rows[1:])
+
+
+def test_unknown_live_direction_is_not_drawn(chromium: Any, address: str) -> None:
+    """Equal channels have no direction: the source has a card, and no mark on the sphere."""
+    for page in open_page(chromium(*MICROPHONES), f"{address}#live"):
+        page.get_by_role("button", name="Listen").click()
+        page.locator(".source .place", has_text="direction unknown").wait_for(timeout=60_000)
+        unknown = """async () => {
+          const { app } = await import("./static/main.js");
+          return app.sphere.items.map((item) => item.unknown);
+        }"""
+        assert page.evaluate(unknown) == [True]
 
 
 def test_clipping_is_shown(page: Any) -> None:

@@ -194,6 +194,30 @@ def test_map_is_the_log_density_relative_to_its_peak(
             assert inside.sum() * cell == pytest.approx(posterior.credible_area(0.9), rel=0.12)
 
 
+@pytest.mark.parametrize(
+    ("components", "shape"), [(7, (90, 180)), (2500, (45, 89)), (9000, (30, 60))]
+)
+def test_maps_of_many_components_have_fewer_cells(components: int, shape: tuple[int, int]) -> None:
+    """The cost of a map is bounded; its 90 % region keeps its size."""
+    generator = np.random.default_rng(3)
+    centres = np.column_stack(
+        [generator.uniform(-90, 20, components), generator.uniform(-40, 60, components)]
+    )
+    posterior = ea.DirectionPosterior(
+        ea.Sphere(),
+        centres,
+        np.full(components, 1 / components),
+        np.zeros((components, 2)),
+        np.tile([[81.0, 20.0], [20.0, 64.0]], (components, 1, 1)),
+    )
+    drawn = posterior_map(posterior)
+    assert drawn.log_density.shape == shape
+    assert zoomed_map(posterior, whole=drawn) is drawn
+    inside = (drawn.credible_levels <= 0.9) * drawn.cell_areas
+    cell = (drawn.x[1] - drawn.x[0]) * (drawn.y[1] - drawn.y[0])
+    assert inside.sum() * cell == pytest.approx(posterior.credible_area(0.9), rel=0.05)
+
+
 def test_credible_levels_of_cells() -> None:
     """The level of a cell is the mass of all denser cells plus half of its own."""
     drawn = posterior_map(posterior_at(ea.Sphere(), (10, 70), width=20))

@@ -102,6 +102,15 @@ def test_answered_connection_stays_open(impatient_port: int) -> None:
     raise AssertionError("no connection was answered")
 
 
+def test_silent_connections_give_way(port: int) -> None:
+    """Many connections without a request do not keep others from being answered."""
+    with ExitStack() as stack:
+        silent = [stack.enter_context(connect(port)) for _ in range(12)]
+        silent[-1].sendall(REQUEST[:20])  # half a request is not one
+        with connect(port) as other:
+            assert b"200 OK" in answer_to_request(other)
+
+
 def test_connections_are_capped(port: int) -> None:
     """A fourth connection is closed at once, and accepted when another one has ended."""
     with ExitStack() as stack:

@@ -576,7 +576,7 @@ def test_messages_name_no_options(tmp_path: Path) -> None:
     soundfile.write(file, np.random.default_rng(0).normal(size=(16_000, 4)) / 10, 16_000)
     (tmp_path / "out").mkdir()
     request = {
-        "atlas": str(SIMULATED_ATLAS), "file": str(file), "name": "mine.wav",
+        "atlas": str(SIMULATED_ATLAS), "head": "mine", "file": str(file), "name": "mine.wav",
         "folder": str(tmp_path / "out"),
     }  # fmt: skip
     result, _ = Tasks(lambda message: None).run("separate", request, b"")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
 import time
 import warnings
 from collections import Counter
@@ -100,8 +101,23 @@ _Kind = tuple[str, ...]  # text of a warning between its numbers, without file n
 
 
 def print_line(text: str) -> None:
-    """Print one line of the result, neither wrapped nor coloured."""
-    out.print(sanitize(text), markup=False, highlight=False, soft_wrap=True)
+    """Print one line of the result without colours; a terminal gets it wrapped between words."""
+    line = sanitize(text)
+    if out.is_terminal:
+        line = _wrapped(line, out.width)
+    out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _wrapped(line: str, width: int) -> str:
+    """Break a line between words, where a terminal would break it within them."""
+    if len(line) <= width:
+        return line
+    hanging = " " * (len(line) - len(line.lstrip()) + 4)
+    together = line.replace(" %", "\0%")  # a number and its unit
+    rows = textwrap.wrap(
+        together, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(rows).replace("\0", " ")
 
 
 def print_doubts(doubts: Sequence[str], label: str = "doubtful") -> None:

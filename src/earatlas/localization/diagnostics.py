@@ -228,7 +228,7 @@ class HeadFit:
         )
         if self.deviating_head:
             reason = (
-                f"its cues deviate by {self.mismatch:g} times the difference between two people. "
+                f"its cues deviate by {self.mismatch:.1f} times the difference between two people. "
                 f"{remedy}"
             )
             yield Doubt(DoubtKind.HEAD_MISMATCH, reason, self.mismatch)

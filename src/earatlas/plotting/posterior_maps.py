@@ -9,6 +9,7 @@ whole space, of a close-up, or of a polar cap. All figures and pages draw these 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,8 @@ class MapSettings:
     """Resolution of a map, and choice of a close-up."""
 
     cells: int = 180  # along the longer side: 2 degrees each on a sphere
+    min_cells: int = 60  # along the longer side, for a posterior of any number of components
+    max_evaluations: float = 1e7  # cells times components; more components have fewer cells
     half_heights_degrees: tuple[float, ...] = (2.5, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 40.0)
     zoom_samples: int = 2000  # of the posterior
     zoom_coverage: float = 0.95  # fraction of the samples that a close-up contains
@@ -101,19 +104,20 @@ def posterior_map(
 ) -> PosteriorMap:
     """Return the posterior over the whole space; a plane is extended to a peak outside of it."""
     low, high = _bounds(posterior.space, posterior.direction)
-    return _map_between(posterior, low, high, settings.cells)
+    return _map_between(posterior, low, high, settings)
 
 
 def zoomed_map(
     posterior: DirectionPosterior,
     *,
     truth: ArrayLike | None = None,
+    whole: PosteriorMap | None = None,
     settings: MapSettings = _DEFAULTS,
 ) -> PosteriorMap:
     """Return a close-up around the peak that contains the posterior and the true direction.
 
     A sharp posterior of one or two degrees would be a dot on a map of the whole space. For a broad
-    posterior the map of the whole space is returned.
+    posterior the map of the whole space is returned, which is `whole` if it is given.
     """
     space, best = posterior.space, posterior.direction
     low, high = _bounds(space, best)
@@ -126,13 +130,13 @@ def zoomed_map(
     needed = 1.3 * max(0.5 * float(reach[0]), float(reach[1]) if space.dims == 2 else 0.0)
     half = next((h * unit for h in settings.half_heights_degrees if h * unit >= needed), None)
     if half is None:
-        return posterior_map(posterior, settings=settings)
+        return whole or posterior_map(posterior, settings=settings)
     # Twice as wide as high, like the whole map; moved where it would extend beyond a pole.
     middle = best.copy()
     if space.dims == 2 and high[1] == 90:
         middle[1] = np.clip(best[1], low[1] + half, high[1] - half)
     half_sizes = half * np.array([2.0, 1.0])[: space.columns]
-    return _map_between(posterior, middle - half_sizes, middle + half_sizes, settings.cells)
+    return _map_between(posterior, middle - half_sizes, middle + half_sizes, settings)
 
 
 def polar_cap_map(
@@ -163,14 +167,18 @@ def polar_cap_map(
 
 
 def _map_between(
-    posterior: DirectionPosterior, low: Array, high: Array, cells: int
+    posterior: DirectionPosterior, low: Array, high: Array, settings: MapSettings
 ) -> PosteriorMap:
     """Return the map between two corners (C,)."""
     best = posterior.direction
     if posterior.space.dims == 1:
-        x = _cell_midpoints(low[0], high[0], (high[0] - low[0]) / (4 * cells))
+        x = _cell_midpoints(low[0], high[0], (high[0] - low[0]) / (4 * settings.cells))
         return _evaluate(posterior, x, best[1:] if len(best) > 1 else np.zeros(1))
-    width = float((high - low).max()) / cells
+    sides = (high - low)[:2]
+    n_squares = settings.max_evaluations / len(_drawn_components(posterior).weights)
+    affordable = math.sqrt(n_squares * sides.max() / sides.min())
+    cells = min(settings.cells, max(settings.min_cells, affordable))
+    width = float(sides.max()) / cells
     x, y = (_cell_midpoints(low[i], high[i], width) for i in (0, 1))
     return _evaluate(posterior, x, y)
 
@@ -187,12 +195,16 @@ def _evaluate(posterior: DirectionPosterior, x: Array, y: Array) -> PosteriorMap
     """Evaluate the density of a posterior at the midpoints x (X,) and y (Y,)."""
     space = posterior.space
     points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)[:, : space.columns]
-    # Components of a smaller weight are below LOG_DENSITY_FLOOR, or narrower than a cell.
-    pruned = posterior.pruned(1e-6)
+    pruned = _drawn_components(posterior)
     log_density = np.concatenate([pruned.log_density(batch) for batch in _batches(points)])
     peak = max(float(pruned.log_density(posterior.direction[None])[0]), float(log_density.max()))
     areas = np.cos(np.radians(y)) if isinstance(space, Sphere) else np.ones_like(y)
     return PosteriorMap(x, y, log_density.reshape(len(y), len(x)) - peak, areas[:, None])
+
+
+def _drawn_components(posterior: DirectionPosterior) -> DirectionPosterior:
+    # Components of a smaller weight are below LOG_DENSITY_FLOOR, or narrower than a cell.
+    return posterior.pruned(1e-6)
 
 
 def _batches(points: Array) -> list[Array]:

@@ -123,7 +123,7 @@ def plot_posterior(
         return axes_figure(ax)
     figure = new_figure(9.0, 4.2)
     grid = figure.add_gridspec(2, 2, width_ratios=(2.9, 1.0), height_ratios=(1.0, 1.2))
-    fine = MapSettings(cells=360)  # 1 degree each on the whole sphere
+    fine = MapSettings(cells=360, max_evaluations=4e7)  # 1 degree each on the whole sphere
     whole = posterior_map(found, settings=fine)
     cap = polar_cap_map(found, truth=truth, settings=fine)
     close_up = cap or zoomed_map(found, truth=truth, settings=fine)

@@ -18,6 +18,7 @@ from earatlas.plotting.palette import LEVEL_RANGE_DB, source_colour, source_numb
 from earatlas.plotting.posterior_maps import cell_edges
 from earatlas.plotting.tracks import continuous_runs, marginal_bands
 from earatlas.report.charts import Chart, Ticks, tick_values, time_ticks
+from earatlas.report.images import text_colour
 from earatlas.separation.result import SourceSummary, SourceTrack
 from earatlas.types import Array, Indices
 
@@ -87,6 +88,7 @@ class _TrackPlot:
         self._x = 100 * (seconds - self._start) / (self._end - self._start)
         self._bands: list[str] = []
         self._lines: list[str] = []
+        self._begins: list[tuple[int, float, float]] = []  # source, and percents of both axes
 
     def fraction(self, value: float) -> float:
         """Return the position of a value as a fraction of the vertical axis."""
@@ -103,7 +105,11 @@ class _TrackPlot:
                     f'<polygon points="{" ".join([*upper, *reversed(lower)])}" '
                     f'fill="{colour}" fill-opacity="0.18"/>'
                 )
-            points = " ".join(self._points(run, values[run]))
+            shape = self._points(run, values[run])
+            if m not in [source for source, _, _ in self._begins]:
+                x, y = map(float, shape[0].split(","))
+                self._begins.append((m, x, y))
+            points = " ".join(shape)
             self._lines.append(f'<polyline class="track" points="{points}" stroke="{colour}"/>')
 
     def _points(self, run: Indices, values: Array) -> list[str]:
@@ -113,6 +119,19 @@ class _TrackPlot:
         heights = np.clip((values - self.low) / (self.high - self.low), 0.0, 1.0)
         y = 100 * (1 - np.concatenate([heights[:1], heights, heights[-1:]]))
         return [f"{a:.2f},{b:.2f}" for a, b in zip(x, y, strict=True)]
+
+    def _numbers(self) -> str:
+        """Return the number of each source where its line begins, beside those in its place."""
+        badges = []
+        for i, (m, x, y) in enumerate(self._begins):
+            before = sum(abs(x - a) < 6 and abs(y - b) < 12 for _, a, b in self._begins[:i])
+            colour = source_colour(m)
+            badges.append(
+                f'<b class="number" style="left:{x:.1f}%;top:{min(max(y, 8), 92):.1f}%;'
+                f"margin-left:{1.1 * before:g}rem;background:{colour};"
+                f'color:{text_colour(colour)}">{m + 1}</b>'
+            )
+        return f'<span aria-hidden="true">{"".join(badges)}</span>'
 
     def html(self, caption: str, ticks: Ticks) -> str:
         """Return the figure; `caption` is HTML."""
@@ -124,7 +143,7 @@ class _TrackPlot:
         inside = (
             f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" role="img" '
             f'aria-label="{name} of each source over time">'
-            f"{grid}{''.join(self._bands)}{''.join(self._lines)}</svg>"
+            f"{grid}{''.join(self._bands)}{''.join(self._lines)}</svg>{self._numbers()}"
         )
         times = time_ticks(self._start, self._end)
         return Chart(caption, inside, "height:8rem", times, ticks).html()

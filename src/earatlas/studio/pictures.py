@@ -53,18 +53,21 @@ def write_pictures(request: dict[str, Any], reporter: ProgressReporter) -> dict[
 
 
 def _draw(folder: Path, name: str, mixture: Path) -> None:
-    """Draw all pictures into a scratch folder of this job, which is renamed when it is complete."""
-    stored = (folder / SCENE_FILE).stat().st_mtime_ns
-    scene, scratch = read_scene(folder), Path(mkdtemp(prefix=f"{PICTURES}-", dir=folder))
-    for title, draw in _figures(scene, name, mixture):
-        figure = draw()
-        for suffix in PICTURE_SUFFIXES:
-            save(figure, scratch / f"{title}{suffix}")
-            figure.set_layout_engine("none")  # keeps the layout, a fifth of the time
-    if (folder / SCENE_FILE).stat().st_mtime_ns != stored:  # its sources were named meanwhile
-        shutil.rmtree(scratch)
-        _draw(folder, name, mixture)
-        return
+    """Draw all pictures into a scratch folder of this job, which is renamed when it is complete.
+
+    They are drawn again if the sources of the scene were named meanwhile.
+    """
+    stored, drawn = folder / SCENE_FILE, 0
+    while (written := stored.stat().st_mtime_ns) != drawn:
+        drawn, scene = written, read_scene(folder)
+        scratch = Path(mkdtemp(prefix=f"{PICTURES}-", dir=folder))
+        for title, draw in _figures(scene, name, mixture):
+            figure = draw()
+            for suffix in PICTURE_SUFFIXES:
+                save(figure, scratch / f"{title}{suffix}")
+                figure.set_layout_engine("none")  # keeps the layout, a fifth of the time
+        if stored.stat().st_mtime_ns != drawn:
+            shutil.rmtree(scratch)
     try:
         scratch.rename(folder / PICTURES)
     except OSError:  # another job has drawn them meanwhile

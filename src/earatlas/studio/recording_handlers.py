@@ -50,7 +50,7 @@ class RecordingHandlers(Handlers):
         head = entry_of(session.heads, options.pop("head") or session.default_head)
         if not head.ready:
             raise InputError("This head is still being learned. Wait until it is ready.")
-        return {"task": "separate", "atlas": str(head.atlas), **options}
+        return {"task": "separate", "atlas": str(head.atlas), "head": head.name, **options}
 
     def _submit_separation(
         self, session: Session, entry: RecordingEntry, task: dict[str, Any]

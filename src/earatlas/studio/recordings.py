@@ -69,7 +69,7 @@ def separate_recording(
     truth = part.truth(file.parent)
     about = {
         "name": name,
-        "head": str(atlas.about.get("head", "?")),
+        "head": str(request["head"]),
         "truth": [] if truth is None else _true_directions(truth),
         "n_channels": audio_channels(file),
         "settings": {key: request.get(key) for key in _SETTINGS},

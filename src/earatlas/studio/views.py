@@ -18,6 +18,7 @@ import numpy as np
 from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
+from earatlas.localization.doubts import DoubtKind
 from earatlas.plotting.palette import ILD_LIMIT_DB, LEVEL_RANGE_DB, source_colour
 from earatlas.plotting.posterior_maps import (
     PosteriorMap,
@@ -105,6 +106,7 @@ def scene_view(
         "seconds": round(scene.seconds, 4),
         "rate": scene.rate,
         "doubts": [str(doubt) for doubt in scene.doubts],
+        "other_head": any(doubt.word is DoubtKind.HEAD_MISMATCH for doubt in scene.doubts),
         "spectrogram": {
             "start": start,
             "end": end,
@@ -207,7 +209,8 @@ def map_view(posterior: DirectionPosterior, colour: str) -> dict[str, Any]:
     A sharp posterior has a close-up as well. On a circle the image has one row, which the page
     stretches over all elevations.
     """
-    whole, close_up = posterior_map(posterior), zoomed_map(posterior)
+    whole = posterior_map(posterior)
+    close_up = zoomed_map(posterior, whole=whole)
     view = _map_image(posterior, whole, colour)
     if close_up.extent == whole.extent:
         return view

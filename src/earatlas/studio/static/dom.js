@@ -42,6 +42,9 @@ export function setContent(parent, ...children) {
   parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
 }
 
+// A sentence as nodes, with `commands` between backticks as code.
+export const prose = (text) => text.split("`").map((part, i) => (i % 2 ? el("code", {}, part) : part));
+
 // Announce a text to screen readers without moving the focus.
 export function announce(text) {
   document.getElementById("announcement").textContent = text;

@@ -182,7 +182,7 @@ class ExplainerPage {
     const step = vessl.steps[n];
     const items = step.directions.map((direction, m) => ({ direction, colour: vessl.colours[m][0], on: vessl.colours[m][1], label: String(m + 1), region: step.regions[m],
       trail: [vessl.initial_directions[m], ...vessl.steps.slice(0, n + 1).map((one) => one.directions[m])] }));
-    this.vesslSphere?.set({ items, marks: vessl.truth.map((direction) => ({ direction })) });
+    this.vesslSphere?.set({ items, marks: vessl.truth.map((direction, m) => ({ direction, colour: vessl.colours[m][0] })) });
     this.stepText.textContent = `Step ${n + 1} of ${vessl.steps.length}: ${step.directions.map(formatDirection).join("; ")}`;
     this.drawStep();
   }

@@ -36,10 +36,10 @@ export class HeadChoice {
 
   // The choice of the head on the start page, with what the selected one is for.
   picker() {
-    const uses = { people: "For any person whose head was not measured. A measured head is more exact.", simulated: "For sounds that were rendered with it, such as the example.", given: "The head that the studio was started with." };
-    return [el("p", { class: "choices" }, "Whose ears?", el("span", { class: "choices", role: "group", "aria-label": "Head of the recording" },
+    const uses = { people: "For the ears of any person, learned from 31 measured people. A measurement of the head that made the recording is more exact.", simulated: "A computed sphere with two ears: only for sounds that were made with it, such as the two voices.", given: "The head that the studio was started with." };
+    return [el("p", { class: "choices" }, "Whose ears made the recording?", el("span", { class: "choices", role: "group", "aria-label": "Head of the recording" },
       this.heads.filter((head) => head.ready).map((head) => el("button", { class: "toggle", "aria-pressed": String(head.id === this.app.head), onclick: () => this.app.selectHead(head.id) }, head.name)),
-      el("button", { class: "toggle", onclick: () => this.openDialog() }, "Learn another …"))),
+      el("button", { class: "toggle", onclick: () => this.openDialog() }, "Your own …"))),
     el("p", { class: "note" }, uses[this.app.head] ?? "A head that you added.")];
   }
 
@@ -88,7 +88,7 @@ export class HeadChoice {
 
   // What to correct in a head whose sounds from the left are louder in the right ear.
   wrongWayChoice() {
-    const choices = [["", "report it"], ["ears", "swap the ears"], ["azimuths", "negate the azimuths"]];
+    const choices = [["", "warn me"], ["ears", "swap the ears"], ["azimuths", "negate the azimuths"]];
     const select = el("select", { onchange: () => { this.wrongWay = select.value; } },
       choices.map(([value, label]) => el("option", { value, selected: value === (this.wrongWay ?? "") }, label)));
     return el("label", {}, "If left and right are the wrong way round: ", select);
@@ -187,7 +187,7 @@ export class HeadChoice {
       ["Directions", facts.directions && `${facts.directions}${facts.spacing_degrees ? `, ${facts.spacing_degrees.toFixed(1)}° apart` : ""}`],
       ["Largest gap", facts.largest_gap_degrees && `${facts.largest_gap_degrees.toFixed(1)}°`],
       ["Test error", held && `median ${held.median_degrees.toFixed(1)}°, ${(100 * held.beyond_30_share).toFixed(1)} % above 30° (${held.held_out} held-out directions)`],
-      ["Charts", facts.charts && `${facts.charts}, on the ${facts.space}`],
+      ["Model", facts.charts && `${facts.charts} charts (local linear models), on the ${facts.space}`],
       ["Reverberation", facts.reverberant === undefined ? null : facts.reverberant ? "supported" : "not supported: anechoic sound only, or the room of the measurement"],
       ["Licence", facts.licence],
     ].filter(([, value]) => value);

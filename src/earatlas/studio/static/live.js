@@ -155,7 +155,8 @@ class LivePage {
       announce(`Source ${source.id}, ${source.place}`);
     }
     const { item } = known;
-    if (source.active) { item.trail.push(source.direction); item.trail.splice(0, item.trail.length - TRAIL); }
+    item.unknown = !source.known;
+    if (source.active && source.known) { item.trail.push(source.direction); item.trail.splice(0, item.trail.length - TRAIL); }
     item.direction = source.direction;
     item.alternatives = source.alternative_directions;
     item.region = disc(source.direction, source.radius_90);

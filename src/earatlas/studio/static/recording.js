@@ -1,7 +1,7 @@
 // Recording page: choose or record a file, then directions, separated sounds and charts.
 
 import { cancel, pollJob, get, AbortedError, post, remove, RequestError, upload } from "./api.js";
-import { el, icon, announce, setContent } from "./dom.js";
+import { el, icon, announce, prose, setContent } from "./dom.js";
 import { record } from "./record.js";
 import { Result } from "./result.js";
 import { uploadAll, zipButton } from "./several.js";
@@ -71,12 +71,12 @@ export class RecordingPage {
     const zone = el("section", { class: "card drop", "aria-label": "Choose a recording" },
       el("h1", {}, "Drop a binaural recording here"),
       el("p", { class: "lead" }, "See where each sound comes from, with its uncertainty, and listen to each one separately."),
+      this.picker = el("div", { class: "picker" }, this.app.choice.picker()),
       el("p", { class: "choices" },
         el("button", { class: "main", onclick: () => input.click() }, icon("file"), "Choose a file"),
         el("button", { onclick: () => this.record() }, icon("record"), "Record two channels"),
         el("button", { onclick: () => this.example() }, icon("play"), "Try two voices")),
-      el("p", { class: "note" }, "WAV, FLAC, OGG or AIFF with two channels, left and right, up to 5 minutes. Nothing leaves this computer."),
-      this.picker = el("div", { class: "picker" }, this.app.choice.picker()), input);
+      el("p", { class: "note" }, "WAV, FLAC, OGG or AIFF with two channels, left and right, up to 5 minutes. Nothing leaves this computer."), input);
     const list = el("div", {});
     const saved = unsaved && el("p", { class: "choices spaced" }, el("a", { class: "button", download: "recorded.wav", href: URL.createObjectURL(unsaved) }, icon("down"), "Save the recording"));
     const alert = error ? failure(error) : null;
@@ -265,6 +265,6 @@ export { disc } from "./result.js";
 export function failure(error) {
   const [sentence, details] = Array.isArray(error) ? error : [error, ""];
   const text = sentence.charAt(0).toUpperCase() + sentence.slice(1);
-  return el("section", { class: "card failed", role: "alert" }, el("h2", {}, "Something went wrong"), el("p", {}, text),
+  return el("section", { class: "card failed", role: "alert" }, el("h2", {}, "Something went wrong"), el("p", {}, prose(text)),
     details ? el("details", {}, el("summary", {}, "Details for a bug report"), el("pre", {}, details)) : null);
 }

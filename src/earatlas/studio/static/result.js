@@ -2,7 +2,7 @@
 
 import { cancel, fileAddress, pollJob, post, RequestError } from "./api.js";
 import { Correction } from "./correction.js";
-import { announce, badge, el, formatDirection, icon, setContent, sourceCaption } from "./dom.js";
+import { announce, badge, el, formatDirection, icon, prose, setContent, sourceCaption } from "./dom.js";
 import { PosteriorMaps } from "./maps.js";
 import { pictureMenu } from "./pictures.js";
 import { Player } from "./player.js";
@@ -36,7 +36,8 @@ export class Result {
     const notes = [...view.doubts, ...(view.warnings ?? [])];
     this.list = el("div", { class: "sources" });
     setContent(root, this.heading(),
-      notes.length ? el("ul", { class: "doubts", "aria-label": "Doubts" }, notes.map((note) => el("li", {}, note))) : null,
+      notes.length ? el("ul", { class: "doubts", "aria-label": "Doubts" }, notes.map((note) => el("li", {}, prose(note)))) : null,
+      view.other_head ? this.otherHeads() : null,
       el("div", { class: "result-grid" }, this.sphereCard(), el("div", { class: "side" }, this.list, this.settings.card)),
       this.timeCard(), this.mapCard(), this.comparisonTable(), this.transport.bar);
     this.showSources();
@@ -54,6 +55,14 @@ export class Result {
         el("ul", { class: "facts" }, [...view.facts, `head: ${view.head}`].map((fact) => el("li", {}, fact)))),
       view.preliminary ? el("button", { onclick: () => cancel(page.job) }, "Cancel") : null,
       el("button", { onclick: () => { page.setAddress(null); page.empty(); } }, icon("file"), page.backText));
+  }
+
+  // Other heads to try, if this one did not make the recording.
+  otherHeads() {
+    const { choice } = this.page.app;
+    const others = choice.heads.filter((head) => head.ready && head.name !== this.view.head);
+    this.others = others.map((head) => el("button", { class: "toggle", disabled: !this.settings.hasReport, onclick: () => { this.page.app.selectHead(head.id); this.separate("separate", this.settings.values()); } }, head.name));
+    return el("p", { class: "choices" }, "Separate again with another head:", this.others, el("button", { class: "toggle", onclick: () => choice.openDialog() }, "Your own …"));
   }
 
   // --- directions and sources ------------------------------------------------------------------
@@ -108,7 +117,7 @@ export class Result {
             source.alternatives_text ? el("p", { class: "note" }, source.alternatives_text) : null,
             el("p", { class: "note" }, `${source.uncertainty} · ${source.energy} of the energy${source.moves ? " · moving" : ""}`)),
           el("div", { class: "toggles" }, solo, mute)),
-        source.doubts.length ? el("ul", { class: "doubts" }, source.doubts.map((doubt) => el("li", {}, doubt))) : null);
+        source.doubts.length ? el("ul", { class: "doubts" }, source.doubts.map((doubt) => el("li", {}, prose(doubt)))) : null);
       return { card, solo, mute };
     });
     this.correct = el("button", { disabled: !this.settings.hasReport, onclick: () => { this.correction = new Correction(this); } }, icon("edit"), "Correct by hand");
@@ -118,7 +127,10 @@ export class Result {
     this.updateControls();
   }
 
-  showReport() { this.settings.showReport(); this.correct.disabled = false; }
+  showReport() {
+    this.settings.showReport();
+    for (const button of [this.correct, ...(this.others ?? [])]) button.disabled = false;
+  }
 
   // Name a source. Names are written into report, tables and JSON, one change after the other.
   setName(m, name) {

@@ -49,7 +49,7 @@ class ScenePage extends RecordingPage {
 
   headChanged() {
     const { selected } = this.app.choice;
-    if (this.headNote) this.headNote.textContent = selected?.can_render ? "" : `${selected?.name ?? "This head"} has no measured responses: the scene is rendered and separated with the simulated head.`;
+    if (this.headNote) this.headNote.textContent = selected?.can_render ? "" : `${selected ? `The head “${selected.name}”` : "This head"} has no measured responses: the scene is rendered and separated with the simulated head.`;
   }
 
   showTalkers() {

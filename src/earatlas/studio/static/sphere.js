@@ -90,6 +90,7 @@ export class Sphere {
     this.background(c);
     this.grid(c, true);
     this.dots(c, true);
+    if (!this.points.length) this.words(c, true);
     this.chartCentres(c);
     const shown = this.items.filter((item) => !item.unknown).map((item) => ({ item, where: this.at(vector(item.direction)) }));
     for (const { item } of shown) this.trail(c, item);
@@ -98,6 +99,8 @@ export class Sphere {
     this.head(c);
     this.grid(c, false);
     this.dots(c, false);
+    if (this.points.length) this.words(c, true); // dots would hide them
+    this.words(c, false);
     for (const { item, where } of shown) if (where[2] <= 0) this.stalk(c, item, where);
     for (const mark of this.marks) this.truth(c, mark);
     shown.sort((a, b) => b.where[2] - a.where[2]);
@@ -139,7 +142,11 @@ export class Sphere {
     };
     trace([...PARALLELS, ...MERIDIANS], 1, 0.22);
     trace([EQUATOR], 1.5, 0.6);
+  }
+
+  words(c, far) {
     if (!this.labels) return;
+    const { inks } = this;
     c.font = `${this.small ? 11 : 13}px system-ui, sans-serif`;
     c.textAlign = "center";
     c.textBaseline = "middle";
@@ -156,7 +163,7 @@ export class Sphere {
       const tx = Math.max(half, Math.min(this.width - half, x + (dx / length) * (away + (Math.abs(dx) / length) * half * 0.6)));
       const ty = Math.max(9, Math.min(this.height - 9, y + (dy / length) * away));
       c.globalAlpha = far ? 0.8 : 1;
-      c.lineWidth = 3;
+      c.lineWidth = this.points.length ? 5 : 3;
       c.strokeStyle = inks.card;
       c.strokeText(word, tx, ty);
       c.fillText(word, tx, ty);

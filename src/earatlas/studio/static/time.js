@@ -164,6 +164,7 @@ export class TimeViews {
     const y = (value) => (height * (limit - value)) / (2 * limit);
     for (const [value, label] of ticks) this.tick(context, y(value), label, width, height);
     this.clip(context, width, height);
+    const lines = [];
     for (const [m, source] of this.view.sources.entries()) {
       if (!source.known) continue;
       const { track } = source;
@@ -188,7 +189,32 @@ export class TimeViews {
           for (const [x, value] of shape) context.lineTo(x, y(value + turn));
           context.stroke();
         }
+        if (run[0].t < this.timeline.end && run.at(-1).t > this.timeline.start) lines.push([source, shape[0][0], y(shape[0][1])]);
       }
+    }
+    this.numbers(context, lines, height);
+  }
+
+  // The number of each source where its line becomes visible first, so that colour is not needed.
+  numbers(context, lines, height) {
+    const done = new Set(), taken = [];
+    for (const [source, at, middle] of lines) {
+      if (done.has(source)) continue;
+      done.add(source);
+      let x = Math.max(at, LEFT) + 9;
+      const y = Math.max(8, Math.min(height - 8, middle));
+      while (taken.some(([tx, ty]) => Math.hypot(tx - x, ty - y) < 16)) x += 16;
+      taken.push([x, y]);
+      context.globalAlpha = 1;
+      context.fillStyle = source.colour;
+      context.beginPath();
+      context.arc(x, y, 7.5, 0, 2 * Math.PI);
+      context.fill();
+      context.fillStyle = source.text_colour;
+      context.font = "700 10px system-ui, sans-serif";
+      context.textAlign = "center";
+      context.textBaseline = "middle";
+      context.fillText(String(source.number), x, y + 0.5);
     }
   }
 
@@ -198,6 +224,7 @@ export class TimeViews {
     const y = (value) => (height * (top - value)) / (top - low);
     for (const value of [low, low + 20, low + 40]) this.tick(context, y(value), `${value}`.replace("-", "−"), width, height);
     this.clip(context, width, height);
+    const lines = [];
     for (const [m, source] of this.view.sources.entries()) {
       context.globalAlpha = this.shown(m) ? 1 : 0.2;
       context.strokeStyle = source.colour;
@@ -205,9 +232,13 @@ export class TimeViews {
       context.lineJoin = "round";
       context.beginPath();
       const { seconds, level_db: level } = source.track;
-      seconds.forEach((t, i) => context.lineTo(this.x(t, width), y(level[i])));
+      const ends = seconds.length === 1 ? [0, this.view.seconds] : seconds; // as in `runs`
+      const points = ends.map((t, i) => [this.x(t, width), y(level[i] ?? level[0])]);
+      for (const [x, at] of points) context.lineTo(x, at);
       context.stroke();
+      lines.push([source, ...(points.find(([x, at]) => x >= LEFT && at < height) ?? points[0])]);
     }
+    this.numbers(context, lines, height);
   }
 
   spectrogram(context, width, height) {
