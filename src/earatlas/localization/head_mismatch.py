@@ -16,8 +16,8 @@ is larger than noise explains. All sources of a recording have the same α. Erro
 change cues, too, so several sources require more evidence than one.
 
 Between the directions of a sparsely measured head, its own cues deviate from the model as those of
-other heads do. The evidence that directions reach which were held out of the learning is therefore
-subtracted from that of other heads (`held_out_nats`).
+other heads do. The doubt therefore requires more evidence than directions reach that were held out
+when the head was learned (`held_out_nats`). The posterior is as wide as α requires in any case.
 
 A population already contains the differences between its heads. There α is an additional deviation,
 beyond those differences: 0 for a member, 1 for a head of another kind. The cues of one recording
@@ -87,7 +87,7 @@ class MismatchSettings:
     clean_nats: float = 0.0  # evidence against the learned head that one source requires
     noisy_nats: float = 10.0  # the same in noise
     max_same_unit: float = 0.3  # largest α of the same unit
-    held_out_quantile: float = 0.95  # of the evidence of other heads for held-out directions
+    held_out_quantile: float = 0.9  # of the evidence of other heads for held-out directions
     held_out_sounds: int = 60  # that are compared when a head is learned
     held_out_charts: int = 16  # most probable charts whose evidence is summed then; saves time
     min_person: float = 0.6  # smallest α of another person
@@ -132,6 +132,7 @@ class MagnitudeEstimate:
 
     magnitude: float  # α
     gain_nats: float  # log-evidence of α relative to the learned head
+    other_head_nats: float  # of the best α beyond the same unit, relative to the best up to it
     cue_posteriors: ChartPosteriors  # of the M sources, at α
 
 
@@ -140,7 +141,7 @@ class MismatchedPosterior:
     """The posterior of a recording that the learned head does not fit, or may not fit."""
 
     posterior: DirectionPosterior
-    magnitude: float  # α; NaN: not determined
+    magnitude: float  # α that is certain; NaN: not determined
     nats_per_onset: float
 
 
@@ -163,7 +164,14 @@ class DeviatingHeads:
         evidence = np.array([one.log_evidence.sum() for one in found]) + self._log_prior
         best = int(evidence.argmax())
         gain = float(evidence[best] - evidence[0])
-        return MagnitudeEstimate(self.settings.magnitudes[best], gain, found[best])
+        magnitude, other_head = self.settings.magnitudes[best], self._other_head_nats(evidence)
+        return MagnitudeEstimate(magnitude, gain, other_head, found[best])
+
+    def certain_magnitude(self, found: MagnitudeEstimate) -> float:
+        """Return α, but not that of another head if the own one reaches as much evidence of it."""
+        if found.other_head_nats > self.own_nats:
+            return found.magnitude
+        return min(found.magnitude, self.settings.max_same_unit)
 
     def other_head_nats(self, effective: CueStatistics) -> float:
         """Return the log-evidence of another head relative to this one, for one sound (D,)."""
@@ -171,6 +179,9 @@ class DeviatingHeads:
         charts = np.argsort(-self.model.posterior(effective).weights)
         charts = charts[: self.settings.held_out_charts]
         evidence = np.array([logsumexp(one.log_joint(scaled, charts)) for one in self._models])
+        return self._other_head_nats(evidence)
+
+    def _other_head_nats(self, evidence: Array) -> float:
         other = np.array(self.settings.magnitudes) > self.settings.max_same_unit
         return float(evidence[other].max() - evidence[~other].max())
 
@@ -193,11 +204,11 @@ class DeviatingHeads:
     def _log_prior(self) -> Array:
         """Unnormalized log-probability of each magnitude for the kind of unit."""
         magnitudes = np.array(self.settings.magnitudes)
-        prior = np.where(magnitudes > self.settings.max_same_unit, -self.own_nats, 0.0)
+        prior = np.zeros(len(magnitudes))
         if self.unit is Unit.SAME:
             prior[magnitudes > self.settings.max_same_unit] = -np.inf
         elif self.unit is Unit.PERSON:
-            prior[magnitudes >= self.settings.min_person] += self.settings.person_nats
+            prior[magnitudes >= self.settings.min_person] = self.settings.person_nats
         return prior
 
 
@@ -304,7 +315,8 @@ class HeadMismatch:
         else:
             posterior = apply_front_prior(self.mixture(magnitude, cues, likelihood))
         nats = float(likelihood.features[0])
-        return MismatchedPosterior(posterior, magnitude if decided else math.nan, nats)
+        certain = self.heads.certain_magnitude(found) if decided else math.nan
+        return MismatchedPosterior(posterior, certain, nats)
 
     def mixture(
         self, magnitude: float, cues: DirectionPosterior, likelihood: DirectionLogLikelihood

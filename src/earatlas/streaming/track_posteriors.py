@@ -188,7 +188,9 @@ class TrackPosteriors:
             return replace(own, mismatch=magnitude) if determined else own
         posterior = mismatch.mixture(magnitude, at_magnitude, likelihood)
         if determined and onsets is not None and not onsets.reverberation.any_room:
-            return replace(own, posterior=posterior, mismatch=magnitude)
+            return replace(
+                own, posterior=posterior, mismatch=mismatch.heads.certain_magnitude(found)
+            )
         settings = self._settings
         share = settings.small_room_weight if determined else settings.unsettled_weight
         return replace(own, posterior=posterior_mixture(posterior, own.posterior, share))
