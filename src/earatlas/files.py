@@ -277,9 +277,9 @@ def _recover_unlocked(folder: Path, scratch: Path) -> None:
             shutil.rmtree(scratch)
     except _ForeignScratchError:
         warnings.warn(
-            f"The folder '{scratch}' looks like an interrupted write, but its contents or the "
-            "files that it would replace were changed by something else. Nothing was moved. "
-            f"{_remedy(scratch)}",
+            f"The folder '{scratch.absolute()}' looks like an interrupted write, but its contents "
+            "or the files that it would replace were changed by something else. Nothing was moved. "
+            f"{_remedy(scratch.absolute())}",
             EaratlasWarning,
             stacklevel=2,
         )

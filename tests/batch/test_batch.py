@@ -27,7 +27,14 @@ from earatlas.batch.eta import TimeEstimate
 from earatlas.batch.file_arguments import check_unique_stems, expand_file_arguments, unique_files
 from earatlas.batch.job import BatchJob, Outcome
 from earatlas.batch.localization_job import LocalizationJob
-from earatlas.batch.sidecar import Recipe, fingerprints_of, read_sidecar, sidecar_path
+from earatlas.batch.sidecar import (
+    Recipe,
+    Sidecar,
+    fingerprints_of,
+    read_sidecar,
+    sidecar_path,
+    write_sidecar,
+)
 from earatlas.code_hash import package_hash
 from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.files import atomic_write_all, record_moves
@@ -253,6 +260,21 @@ def test_replaced_results_of_another_file_are_reported(job: CopyJob, tmp_path: P
     assert outcomes(job, (first,))["a"].replaced == ()
     content = outcomes(job, (second,), resume=False)["a"].replaced
     assert content == (str(job.folder / "a.copy"), str(job.folder / "a.json"))
+
+
+def test_a_failure_replaces_no_sidecar(job: CopyJob, tmp_path: Path) -> None:
+    """A file that fails is not said to have replaced the sidecar of a file of the same name."""
+    (first,) = create_files(tmp_path / "day1", "bad.wav")
+    job.folder.mkdir()
+    sidecar = job.folder / "bad.json"
+    other = tmp_path / "day2" / "bad.wav"
+    write_sidecar(sidecar, Sidecar(job.recipe(), fingerprints_of([first]), (), {}, (), 0.0))
+    before = sidecar.read_bytes()
+    other.parent.mkdir()
+    other.write_text("bad")
+    outcome = outcomes(job, (other,), resume=False)["bad"]
+    assert (outcome.status, outcome.replaced) == ("failed", ())
+    assert sidecar.read_bytes() == before
 
 
 def test_settings_without_fields_differ_by_class_name(tmp_path: Path) -> None:

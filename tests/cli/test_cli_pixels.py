@@ -143,6 +143,10 @@ def test_degrees_and_pixels_are_not_mixed(folder: Path, run: Run, tmp_path: Path
           folder / "picture.png"), "atlas of positions in pixels"),
         (("localize", folder / "camera.atlas", folder / "one.wav", "--yaw", "10"),
          "yaw must be used with an atlas of directions"),
+        (("listen", folder / "camera.atlas", "--separate", "--from", folder / "one.wav", "--fast"),
+         "atlas must be one of directions to separate live sound, got one of positions"),
+        (("simulate", folder / "pixels.csv", "-o", tmp_path / "scene", "--sound",
+          f"{folder / 'one.wav'}:180:150"), "The head must have directions in degrees to render"),
     ):  # fmt: skip
         result = run(*arguments)
         assert result.returncode == 2, arguments

@@ -453,3 +453,4 @@ def test_invalid_given_direction(run: Run, folder: Path, tmp_path: Path, at: str
         "separate", folder / "head.atlas", folder / "party.wav", "-o", tmp_path, "--at", at
     )
     refused(result)
+    assert "party.wav" not in result.stderr  # refused before the first recording

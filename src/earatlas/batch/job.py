@@ -211,7 +211,8 @@ def process_file(
         answer if problem is None else None,
         problem,
         tuple(str(w.message) for w in caught),
-        tuple(str(path) for path in _output_files(job, answer) if str(path) in existing) + lost,
+        tuple(str(path) for path in _output_files(job, answer) if str(path) in existing)
+        + (lost if problem is None else ()),
         tuple(removed),
         round(time.perf_counter() - start, 3),
         traceback_text=bug,

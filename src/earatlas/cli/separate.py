@@ -277,6 +277,7 @@ def _parse_directions(arguments: Sequence[str] | None) -> list[list[float]] | No
 
 def _check(job: _SeparateJob, recordings: Sequence[Path], *, force: bool) -> None:
     """Refuse options that do not fit together, before the work."""
+    job.options.given_directions(job.atlas.space)
     check_picture(job.picture, job.atlas.space, needed="--report" if not job.report else None)
     if job.truth is not None and len(recordings) > 1:
         raise InputError(

@@ -352,8 +352,10 @@ def remove_duplicates(head: Head, duplicates: Duplicates, where: str) -> Head:
     if duplicates == "error":
         example = head.directions[first[np.argmax(counts > 1)]]
         first_name, second_name = ("azimuth", "elevation") if head.plane is None else ("x", "y")
+        repeated = int((counts > 1).sum())
+        noun = head.label_name if repeated > 1 else head.label_name.removesuffix("s")
         raise InputError(
-            f"The head '{where}' contains {(counts > 1).sum()} {head.label_name} more than once, "
+            f"The head '{where}' contains {repeated} {noun} more than once, "
             f"such as {first_name} {example[0]:g}, {second_name} {example[1]:g}. Each may occur "
             "once. "
             "Remove the repeated measurements, or choose to keep the first of each.",

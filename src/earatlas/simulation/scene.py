@@ -324,6 +324,7 @@ def render_scene(
     if not (rate > 0 and float(rate).is_integer()):
         raise InputError(f"rate must be a positive whole number of Hz, got {rate}. Give 16000.")
     settings = settings or SceneSettings()
+    head.check_directions("render sound")  # before directions that are meant as positions
     requested = check_directions(directions)
     dry = _check_sounds(
         sounds, directions=requested, levels_db=settings.levels_db, names=names or ()

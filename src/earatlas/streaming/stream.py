@@ -78,6 +78,12 @@ class Live:
         yaw: YawLike | None = None,
     ) -> None:
         head = separator.head
+        if not head.space.holds_directions:
+            raise InputError(
+                "atlas must be one of directions to separate live sound, got one of positions. "
+                "Separate recordings of the sound, or localize it live.",
+                hint=SettingHint("atlas.localizer()", "earatlas listen without --separate"),
+            )
         if head.reverberant_localizer is None:
             raise InputError(
                 "atlas must be prepared for reverberant rooms to be used live, got one that is "
