@@ -5,8 +5,8 @@
 Pairs of synthetic talkers of 2.5 s who sound all the time, with the packaged atlas of a simulated
 head. Printed for each pair, in steps of 0.2 s: the level of the louder separated signal over that
 of the mixture, and the mean SDR of the two talkers. `--frames` is the number of frames of diffuse
-sound that count as observed (`SteeringSettings.diffuse_prior_frames`). The number was chosen on
-pair 0, the others are for judging.
+sound that count as observed at first (`SteeringSettings.diffuse_prior_frames`). The number was
+chosen on pair 0, the others are for judging.
 """
 
 import argparse
