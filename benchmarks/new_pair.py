@@ -5,12 +5,13 @@
 Pairs of synthetic talkers of 2.5 s who sound all the time, with the packaged atlas of a simulated
 head. Printed for each pair, in steps of 0.2 s: the level of the louder separated signal over that
 of the mixture, and the mean SDR of the two talkers. `--frames` is the number of frames of diffuse
-sound that count as observed (`SteeringSettings.diffuse_prior_frames`). The number was chosen on
-pair 0, the others are for judging.
+sound that count as observed at first (`SteeringSettings.diffuse_prior_frames`). The number was
+chosen on pair 0, the others are for judging.
 """
 
 import argparse
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 from streaming import RATE, run_stream
@@ -47,18 +48,25 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first pair")
     parser.add_argument("--frames", type=float, help="frames of diffuse sound, if not the default")
     options = parser.parse_args()
+    latency = DEFAULT_LATENCY
     if options.frames is not None:
-        steering = replace(DEFAULT_LATENCY.steering, diffuse_prior_frames=options.frames)
-        stream.DEFAULT_LATENCY = replace(DEFAULT_LATENCY, steering=steering)
+        steering = replace(latency.steering, diffuse_prior_frames=options.frames)
+        latency = replace(latency, steering=steering)
     atlas = ea.Atlas.load(EXAMPLE_ATLAS)
-    for pair in range(options.first, options.pairs):
-        places = PLACES[pair % len(PLACES)]
-        talkers = [ea.synthetic_speech(SECONDS, seed=2 * pair + m) for m in (1, 2)]
-        scene = ea.render_scene(ea.simulated_head(places), talkers, places)
-        _, sounds, _ = run_stream(atlas.live(rate=RATE), scene.mixture.samples)
-        levels, sdr = levels_and_sdr(scene, list(sounds.values()))
-        print(f"pair {pair}, level dB: {' '.join(f'{db:.0f}' for db in levels)}", flush=True)
-        print(f"pair {pair}, SDR dB:   {' '.join(f'{db:.0f}' for db in sdr)}", flush=True)
+    with patch.object(stream, "DEFAULT_LATENCY", latency):
+        for pair in range(options.first, options.pairs):
+            print_pair(pair, atlas)
+
+
+def print_pair(pair: int, atlas: ea.Atlas) -> None:
+    """Print the two rows of a pair."""
+    places = PLACES[pair % len(PLACES)]
+    talkers = [ea.synthetic_speech(SECONDS, seed=2 * pair + m) for m in (1, 2)]
+    scene = ea.render_scene(ea.simulated_head(places), talkers, places)
+    _, sounds, _ = run_stream(atlas.live(rate=RATE), scene.mixture.samples)
+    levels, sdr = levels_and_sdr(scene, list(sounds.values()))
+    print(f"pair {pair}, level dB: {' '.join(f'{db:.0f}' for db in levels)}", flush=True)
+    print(f"pair {pair}, SDR dB:   {' '.join(f'{db:.0f}' for db in sdr)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from earatlas.geometry.angles import to_directions
+from earatlas.geometry.angles import cosines_to_degrees, to_directions
 from earatlas.types import Array, Indices
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def point_peaks(
     ndarray of shape (n,)
         Indices of points.
     """
-    return _quick_shift(_angles(vectors, vectors), log_densities, settings)
+    return _quick_shift(cosines_to_degrees(vectors @ vectors.T), log_densities, settings)
 
 
 def point_alternatives(
@@ -215,15 +215,9 @@ def point_alternatives(
     alternatives = []
     for root in (holds_current, *others):
         place = current if root == holds_current else vectors[root]
-        radius = float(np.quantile(_angles(place[None], vectors[peak == root])[0], 0.9))
+        radius = float(np.quantile(cosines_to_degrees(vectors[peak == root] @ place), 0.9))
         alternatives.append(Alternative(to_directions(place), float(probabilities[root]), radius))
     return tuple(alternatives)
-
-
-def _angles(a: Array, b: Array) -> Array:
-    """Return the angles (n, m) between unit vectors (n, 3) and (m, 3) in degrees."""
-    angles: Array = np.degrees(np.arccos(np.clip(a @ b.T, -1, 1)))
-    return angles
 
 
 def _maximum_near(

@@ -13,6 +13,7 @@ from earatlas.types import Array
 __all__ = [
     "SPHERE_SQUARE_DEGREES",
     "azimuth_error",
+    "cosines_to_degrees",
     "elevation_error",
     "great_circle_error",
     "to_directions",
@@ -53,6 +54,16 @@ def to_directions(vectors: ArrayLike) -> Array:
     directions: Array = np.degrees(np.stack([azimuth, np.arctan2(z, horizontal)], axis=-1))
     directions[..., 0] = wrap_degrees(directions[..., 0])
     return directions
+
+
+def cosines_to_degrees(cosines: Array) -> Array:
+    """Return the angles in degrees between unit vectors from their inner products.
+
+    >>> cosines_to_degrees(np.array([1.0 + 1e-15, 0.0, -1.0])).tolist()
+    [0.0, 90.0, 180.0]
+    """
+    degrees: Array = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
+    return degrees
 
 
 def great_circle_error(true: ArrayLike, estimated: ArrayLike) -> Array:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from earatlas.errors import InputError
 from earatlas.geometry.angles import (
     SPHERE_SQUARE_DEGREES,
+    cosines_to_degrees,
     great_circle_error,
     to_directions,
     to_vectors,
@@ -306,7 +307,7 @@ class Sphere(Space):
             Unit vectors are computed once.
         """
         v = to_vectors(points)
-        return lambda n: np.degrees(np.arccos(np.clip(v @ v[n], -1.0, 1.0))) ** 2
+        return lambda n: cosines_to_degrees(v @ v[n]) ** 2
 
     def to_dict(self) -> dict[str, Any]:
         """Return the space as JSON values; a sphere has no parameters.

@@ -27,7 +27,7 @@ import scipy.fft
 from earatlas.numerics import fast_fft_length
 from earatlas.types import Array, Complex
 
-__all__ = ["AnalysisFrames", "Filterbank", "OverlapAdd"]
+__all__ = ["AnalysisFrames", "Filterbank", "OverlapAdd", "crossfade"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,13 @@ class Filterbank:
         rise = self.window - len(fall)
         analysis = np.concatenate([_hann(2 * rise)[:rise], fall])
         return analysis, product / analysis[-S:]
+
+
+def crossfade(first: Array, second: Array) -> Array:
+    """Return a linear crossfade from the first to the second signal (..., hop) over a hop."""
+    fade_in = (np.arange(first.shape[-1]) + 0.5) / first.shape[-1]
+    faded: Array = (1 - fade_in) * first + fade_in * second
+    return faded
 
 
 def _hann(n: int) -> Array:

@@ -41,7 +41,7 @@ import scipy.signal
 from earatlas.numerics import fast_fft_length
 from earatlas.separation.demixing.determined import DemixingSettings, inverse
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues, PermutationSettings
-from earatlas.streaming.filterbank import AnalysisFrames, Filterbank
+from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, crossfade
 from earatlas.streaming.online_demixing import OnlineSteeringVectors, SteeringSettings
 from earatlas.types import Array, Complex, Indices
 
@@ -282,9 +282,7 @@ class FirFilterBank:
         y = self._filtered(X, self._filter)
         if old is None or old is self._filter:
             return y
-        fade_in = (np.arange(self._hop) + 0.5) / self._hop
-        faded: Array = fade_in * y + (1 - fade_in) * self._filtered(X, old)
-        return faded
+        return crossfade(self._filtered(X, old), y)
 
     def _filtered(self, X: Complex, H: Complex) -> Array:
         """Return the last hop of the filtered samples, from spectra X (2, F)."""

@@ -6,12 +6,14 @@ equations are those of a recording: steering vectors of `earatlas.separation.dem
 and the Wiener filter of `earatlas.separation.demixing.wiener`. Their statistics are those of the
 recent frames, and of older ones with decaying weight:
 
-    V_m = Σ_recent x xᴴ / v_m + past_m + n₀ I
+    V_m = Σ_recent x xᴴ / v_m + past_m + n₀ T_min / T I
     past_m ← decay · past_m + (x xᴴ / v_m of the frames that leave the buffer)
 
-n₀ frames of diffuse sound count as observed for each source of a pair. At frequencies at which one
-of them has had no sound yet, its steering vector is not determined by the frames: without the prior
-it may become nearly collinear with that of the other source, and amplify the next sound.
+At first, n₀ frames of diffuse sound count as observed for each source of a pair. At frequencies at
+which one of them has had no sound yet, its steering vector is not determined by the frames: without
+the prior it may become nearly collinear with that of the other source, and amplify the next sound.
+With more frames T than the fewest, T_min, the prior becomes weaker, because it would also separate
+steering vectors that are nearly collinear (low frequencies, sources on one cone of confusion).
 
     F, M, T      frequencies without 0 Hz, tracks, recent frames
     X (2, F, 1)  a frame
@@ -64,7 +66,7 @@ class SteeringSettings:
     recent_seconds: float = 6.0  # frames whose powers follow the newest steering vectors
     past_seconds: float = 60.0  # time constant (1/e) of older covariances
     level_seconds: float = 10.0  # time constant (1/e) of the level of an ear: longer than pauses
-    diffuse_prior_frames: float = 0.1  # n₀, frames of diffuse sound that count as observed
+    diffuse_prior_frames: float = 0.1  # n₀, with `min_frames` frames
     min_frames: int = 8  # four times the two unknowns of a steering vector
     moving_frames: float = 12.0  # frames that are used at a forgetting of 1: 0.2 s
     static_forgetting: float = 0.1  # with more forgetting between updates, the tracks are moving
@@ -312,7 +314,8 @@ class OnlineSteeringVectors:
         n_masked, sizes = self.n_mask_frequencies, self._demixing.second_smoothing
         # Other tracks may have been rendered since the last update of this pair.
         idle_seconds = (self._hops - state.updated_hop) * self._hop_seconds
-        prior = settings.diffuse_prior_frames * np.eye(2, dtype=np.complex128)
+        prior_frames = settings.diffuse_prior_frames * settings.min_frames / T
+        prior = prior_frames * np.eye(2, dtype=np.complex128)
         state.past *= (1 - forgetting) * np.exp(-idle_seconds / settings.past_seconds)
         if q is None:
             past = state.past + prior

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues
-from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, OverlapAdd
+from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, OverlapAdd, crossfade
 from earatlas.streaming.fir_demixing import FirDemixer
 from earatlas.streaming.online_demixing import OnlineDemixer, SteeringSettings
 from earatlas.types import Array, Complex, Indices
@@ -130,14 +130,14 @@ class StreamRenderer:
         if self._fir_is_current:  # change to the current FIR filters
             before = stft_output if self._active_fir is None else self._fir_output()
             self._active_fir = self._fir_demixer
-            return _crossfade(before, self._fir_output())
+            return crossfade(before, self._fir_output())
         if self._active_fir is None:
             return stft_output
         fir_output = self._fir_output()
         if self._n_stft_hops <= self.filterbank.synthesis_hops:  # overlap-add is not complete yet
             return fir_output
         self._active_fir = None
-        return _crossfade(fir_output, stft_output)
+        return crossfade(fir_output, stft_output)
 
     def _stft_output(self, spectra: Complex, masks: Array, rows: Sequence[int]) -> Array:
         """Separate a frame (2, F + 1) and return the hop that overlap-add completes."""
@@ -253,10 +253,3 @@ def _unique(*demixers: FirDemixer | None) -> list[FirDemixer]:
         if demixer is not None and demixer not in unique:
             unique.append(demixer)
     return unique
-
-
-def _crossfade(first: Array, second: Array) -> Array:
-    """Return a linear crossfade from the first to the second signal over a hop."""
-    fade_in = (np.arange(first.shape[-1]) + 0.5) / first.shape[-1]
-    faded: Array = (1 - fade_in) * first + fade_in * second
-    return faded

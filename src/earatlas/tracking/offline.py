@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.features.onset_detector import OnsetBins
-from earatlas.geometry.angles import to_directions, to_vectors
+from earatlas.geometry.angles import cosines_to_degrees, to_directions, to_vectors
 from earatlas.localization.onset_likelihood import DirectSoundModel
 from earatlas.localization.onset_mixture import MixtureFit
 from earatlas.numerics import logsumexp
@@ -215,7 +215,7 @@ class _FineGrid:
             mean = p @ grid.vectors
             mean_vectors = np.repeat(mean / np.linalg.norm(mean), self.n_windows, axis=0)
             p = np.repeat(p, self.n_windows, axis=0)
-        distances = np.degrees(np.arccos(np.clip(mean_vectors @ grid.vectors.T, -1, 1)))
+        distances = cosines_to_degrees(mean_vectors @ grid.vectors.T)
         posterior_radius = _quantile(distances, p, 0.9)
         seconds = (np.arange(float(self.n_windows)) + 0.5) * settings.window_seconds
         radius = np.hypot(posterior_radius, settings.model_error_degrees)

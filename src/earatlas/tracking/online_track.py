@@ -33,7 +33,7 @@ from types import MappingProxyType
 import numpy as np
 
 from earatlas.geometry.alternatives import Alternative
-from earatlas.geometry.angles import to_directions, to_vectors
+from earatlas.geometry.angles import cosines_to_degrees, to_directions, to_vectors
 from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.tracking.settings import TrackSettings
 from earatlas.tracking.track_posterior import TrackPosterior
@@ -281,7 +281,7 @@ class OnlineTrack:
         time, which moves the source relative to the ears. A motion of less than 4 degrees, or a
         refined position of a static track, does not count.
         """
-        distance = float(np.degrees(np.arccos(np.clip(self.vector @ self.reference_vector, -1, 1))))
+        distance = float(cosines_to_degrees(self.vector @ self.reference_vector))
         is_far = distance >= self.settings.min_motion_degrees
         if not self.moving or is_far:
             self.reference_vector = self.vector

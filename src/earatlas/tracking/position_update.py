@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.angles import cosines_to_degrees, to_vectors
 from earatlas.tracking.online_track import OnlineTrack, parallel_scale
 from earatlas.tracking.onset_buffer import OnsetBuffer
 from earatlas.tracking.settings import LocalSearchSettings, TrackerSettings
@@ -163,7 +163,7 @@ class MotionPrior:
 
     def position_log_prior(self, vectors: Array) -> Array:
         """Return the log prior (P,) of unit vectors (P, 3), in nats, up to a constant."""
-        distance = np.degrees(np.arccos(np.clip(vectors @ self.vector, -1, 1)))
+        distance = cosines_to_degrees(vectors @ self.vector)
         log_prior: Array = -0.5 * (distance / self.error_degrees) ** 2
         return log_prior
 
@@ -304,7 +304,7 @@ class LocalSearchGrid:
         p /= p.sum()
         mean = p @ self.vectors
         mean /= np.linalg.norm(mean)
-        distance = np.degrees(np.arccos(np.clip(self.vectors @ mean, -1, 1)))
+        distance = cosines_to_degrees(self.vectors @ mean)
         error = np.hypot(np.sqrt(p @ distance**2 / 2), self._settings.min_error_degrees)
         return mean, float(error), best
 

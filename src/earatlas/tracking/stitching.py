@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins
+from earatlas.geometry.angles import cosines_to_degrees
 from earatlas.localization.onset_likelihood import DirectSoundModel
 from earatlas.numerics import linear_assignment
 from earatlas.tracking.offline import (
@@ -75,7 +76,7 @@ class _StitchedTrack:
             cosines = np.einsum("wa,wa->w", own.vectors[before], trajectory.vectors[after])
             # Windows with onsets of either count: a path that leaves the source differs there.
             onset_count = own.weights[before] + trajectory.weights[after] + 1e-6
-        degrees = np.degrees(np.arccos(np.clip(cosines.ravel(), -1, 1)))
+        degrees = cosines_to_degrees(cosines.ravel())
         return float(degrees @ onset_count / onset_count.sum())
 
     def stitched(self, n_windows: int, settings: TrajectorySettings) -> EstimatedTrajectory:

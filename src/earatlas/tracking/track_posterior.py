@@ -21,6 +21,7 @@ from earatlas.geometry.alternatives import (
     point_alternatives,
     point_peaks,
 )
+from earatlas.geometry.angles import cosines_to_degrees
 from earatlas.types import Array, Indices
 
 __all__ = ["TrackPosterior"]
@@ -38,14 +39,22 @@ class TrackPosterior:
 
     def radius_90(self, vector: Array) -> float:
         """Return the radius in degrees around a unit vector (3,) that holds 90 %."""
-        angles = np.degrees(np.arccos(np.clip(self.vectors @ vector, -1, 1)))
-        return float(np.quantile(angles, 0.9))
+        key = vector.tobytes()
+        if key not in self._radii:
+            angles = cosines_to_degrees(self.vectors @ vector)
+            self._radii[key] = float(np.quantile(angles, 0.9))
+        return self._radii[key]
 
     def alternatives(self, vector: Array) -> tuple[Alternative, ...]:
         """Return the peaks, that of a unit vector (3,) first; empty if 90 % are close to it."""
         if self.radius_90(vector) <= ALTERNATIVE_SETTINGS.min_radius_degrees:
             return ()
         return point_alternatives(self._few, self._peaks, vector)
+
+    @cached_property
+    def _radii(self) -> dict[bytes, float]:
+        """The radius around each vector so far; a report needs it several times per source."""
+        return {}
 
     @property
     def _few(self) -> Array:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.angles import cosines_to_degrees, to_vectors
 from earatlas.localization.onset_mixture import (
     MIXTURE_SETTINGS,
     MixtureFit,
@@ -118,8 +118,7 @@ class TrajectoryMixture(OnsetMixture):
         """Return J minus the penalty of the path length, in nats per onset."""
         v, cells = self.vectors[fit.cells], fit.cells
         cosines = np.einsum("mwa,mwa->mw", v[:, 1:], v[:, :-1])
-        degrees = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
-        length = float(degrees[cells[:, 1:] != cells[:, :-1]].sum())
+        length = float(cosines_to_degrees(cosines)[cells[:, 1:] != cells[:, :-1]].sum())
         penalty = self.grid.nats_per_degree * length / self.total
         return super().score(fit, same_cone_nats) - penalty
 
@@ -238,7 +237,7 @@ def resolve_identity_swaps(
 
 def _closest_approaches(a: Array, b: Array, settings: TrajectorySettings) -> list[int]:
     """Return the window of the smallest distance of each encounter of two paths (W, 3)."""
-    distance = np.degrees(np.arccos(np.clip(np.einsum("wa,wa->w", a, b), -1, 1)))
+    distance = cosines_to_degrees(np.einsum("wa,wa->w", a, b))
     encounters: list[list[int]] = []
     for w in np.flatnonzero(distance < settings.encounter_degrees):
         if not encounters or w - encounters[-1][-1] > settings.line_windows:
