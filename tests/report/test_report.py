@@ -30,11 +30,11 @@ from earatlas.evaluation.interaural import interaural_errors
 from earatlas.evaluation.score import score
 from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.geometry.spaces import Space
-from earatlas.plotting.palette import GREY, INK, TRUTH_COLOUR, source_colour
+from earatlas.plotting.palette import GREY, INK, TRUTH_COLOUR, source_colour, text_colour
 from earatlas.plotting.posterior_maps import posterior_map
 from earatlas.report import report_page, write_report
 from earatlas.report.comparison import SceneComparison, comparison_table, format_decibels
-from earatlas.report.images import ild_image, level_image, mask_image, text_colour
+from earatlas.report.images import ild_image, level_image, mask_image
 from earatlas.report.maps import compass, map_chart
 from earatlas.report.players import EmbeddedSoundLimits
 from earatlas.report.tracks import track_charts

@@ -13,9 +13,8 @@ from html import escape
 
 import numpy as np
 
-from earatlas.plotting.palette import source_colour
+from earatlas.plotting.palette import source_colour, text_colour
 from earatlas.plotting.posterior_maps import cell_edges
-from earatlas.report.images import text_colour
 from earatlas.types import Array
 
 __all__ = [

@@ -19,7 +19,7 @@ from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space, Sphere
 from earatlas.localization.doubts import DoubtKind
-from earatlas.plotting.palette import ILD_LIMIT_DB, LEVEL_RANGE_DB, source_colour
+from earatlas.plotting.palette import ILD_LIMIT_DB, LEVEL_RANGE_DB, source_colour, text_colour
 from earatlas.plotting.posterior_maps import (
     PosteriorMap,
     cell_edges,
@@ -35,7 +35,6 @@ from earatlas.report.images import (
     level_image,
     mask_image,
     phase_image,
-    text_colour,
 )
 from earatlas.report.maps import region_opacities
 from earatlas.separation.result import SceneSummary, SourceSummary
