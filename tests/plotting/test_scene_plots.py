@@ -29,7 +29,7 @@ from earatlas.plotting.palette import source_colour
 from earatlas.plotting.posterior_maps import posterior_map, zoomed_map
 from earatlas.plotting.scenes import draw_mask, draw_posterior, draw_posteriors, plot_scene
 from earatlas.plotting.style import save
-from earatlas.plotting.tracks import draw_direction_tracks, marginal_bands
+from earatlas.plotting.tracks import draw_direction_tracks, draw_levels, marginal_bands
 from earatlas.report import report_page
 from earatlas.separation.result import SourceSummary, SourceTrack
 from earatlas.wording import format_direction
@@ -146,6 +146,15 @@ def test_bands_of_a_static_source_are_the_marginals_of_its_posterior() -> None:
     # Azimuths at the elevations of this posterior spread slightly more than on the horizon.
     assert bands[0] == pytest.approx(expected, rel=0.08)
     assert np.isnan(bands[1]).all()
+
+
+def test_lines_over_time_have_numbers() -> None:
+    """Each line over time begins with the number of its source, so that colour is not needed."""
+    scene, _ = make_scene()
+    for draw in (draw_direction_tracks, draw_levels):
+        axes = Figure().add_subplot()
+        draw(axes, scene.sources)
+        assert [text.get_text() for text in axes.texts] == ["1", "2"]
 
 
 def test_unknown_direction_is_not_drawn() -> None:

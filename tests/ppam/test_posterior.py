@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from earatlas.errors import InputError
 from earatlas.features.statistics import CueStatistics
-from earatlas.geometry import credible_region
 from earatlas.geometry.angles import great_circle_error
 from earatlas.geometry.chart_gaussians import change_chart
 from earatlas.geometry.direction_posterior import DirectionPosterior
@@ -49,25 +47,6 @@ def test_credible_region_of_a_gaussian() -> None:
         np.testing.assert_allclose(region.area, area, rtol=0.02)
         assert level <= region.mass < level + 0.01
         np.testing.assert_allclose(region.cells[0], single_gaussian().best, atol=0.2)
-
-
-def test_region_does_not_depend_on_the_search_for_near_cells(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Leaving cells out that are far from all components changes nothing."""
-    posterior = DirectionPosterior(
-        Sphere(),
-        np.array([[40.0, 10.0], [150.0, -30.0]]),
-        np.array([0.7, 0.3]),
-        np.array([[1.0, 2.0], [0.0, -3.0]]),
-        np.array([[[30.0, 8.0], [8.0, 20.0]], [[90.0, -12.0], [-12.0, 50.0]]]),
-    )
-    whole = posterior.credible_region(0.9, 2.0)
-    settings = replace(credible_region.REGION_SETTINGS, all_cells=0.0)
-    monkeypatch.setattr(credible_region, "REGION_SETTINGS", settings)
-    near = posterior.credible_region(0.9, 2.0)
-    np.testing.assert_array_equal(near.cells, whole.cells)
-    assert near.mass == pytest.approx(whole.mass, abs=1e-5)
 
 
 def test_credible_region_on_the_sphere_behind_the_head() -> None:

@@ -30,11 +30,11 @@ from earatlas.evaluation.interaural import interaural_errors
 from earatlas.evaluation.score import score
 from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.geometry.spaces import Space
-from earatlas.plotting.palette import GREY, INK, TRUTH_COLOUR, source_colour
+from earatlas.plotting.palette import GREY, INK, TRUTH_COLOUR, source_colour, text_colour
 from earatlas.plotting.posterior_maps import posterior_map
 from earatlas.report import report_page, write_report
 from earatlas.report.comparison import SceneComparison, comparison_table, format_decibels
-from earatlas.report.images import ild_image, level_image, mask_image, text_colour
+from earatlas.report.images import ild_image, level_image, mask_image
 from earatlas.report.maps import compass, map_chart
 from earatlas.report.players import EmbeddedSoundLimits
 from earatlas.report.tracks import track_charts
@@ -195,13 +195,14 @@ def test_table_has_the_scores() -> None:
         "\n"
     )
     for m, name in enumerate(("Ada", "Hugh")):
-        row = [c for c in cells[cells.index(name) :] if c][1:8]
+        row = [c for c in cells[cells.index(name) :] if c][1:9]
+        assert row.pop(1) == str(2 - m), "the number of the source, which has another order"
         error = (ea.great_circle_error([40, 10], scene.sources[0].direction), 0.0)[m]
         assert row[2] == f"{error:.1f}°"
         quality = [getattr(q, k)[m].mean() for k in ("sdr_db", "sir_db")
                    for q in (expected.mixture, expected.quality)]  # fmt: skip
         assert row[3:] == [f"{v:.1f} dB".replace("-", "−") for v in quality]
-        binaural = [c for c in cells[cells.index(name) :] if c][8:11]
+        binaural = [c for c in cells[cells.index(name) :] if c][9:12]
         ears = interaural_errors(images, found, rate=scene.rate)
         clear = intelligibility(images, found, rate=scene.rate)[m].mean()
         assert binaural == [f"{clear:.2f}", f"{ears.ild_db[m]:.1f} dB",

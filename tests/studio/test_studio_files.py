@@ -23,7 +23,7 @@ from earatlas.studio.safety import Limits
 from earatlas.studio.session import SIMULATED_ATLAS
 from earatlas.studio.stored_scene import read_scene, write_scene
 from earatlas.studio.tables import write_tables
-from earatlas.studio.views import map_view
+from earatlas.studio.views import map_view, region
 
 PLACES = [[41.0, 1.0], [-64.0, 24.0]]
 
@@ -274,3 +274,19 @@ def test_bands_of_alternatives() -> None:
     azimuth, elevation = alternative_bands(ea.Sphere(), mixed)
     assert azimuth == pytest.approx(140, abs=5)
     assert elevation == pytest.approx(alone[1], rel=0.25)
+
+
+def test_broad_region_is_the_credible_region() -> None:
+    """A region of many directions is found on one grid, with the same cells as each alone."""
+    posterior = ea.DirectionPosterior(
+        ea.Sphere(),
+        np.array([[40.0, 10.0], [150.0, -30.0], [-90.0, 20.0]]),
+        np.array([0.5, 0.3, 0.2]),
+        np.array([[1.0, 2.0], [0.0, -3.0], [4.0, 0.0]]),
+        np.array([[[900, 80], [80, 700]], [[1400, -120], [-120, 900]], [[800, 0], [0, 600.0]]]),
+    )
+    found = region(posterior)
+    whole, half = (posterior.credible_region(level, 6.0).cells for level in (0.9, 0.5))
+    assert found["cell_degrees"] == pytest.approx(4.8)
+    np.testing.assert_allclose(found["cells"], whole, atol=0.006)
+    assert found["half"] == len(half)

@@ -39,7 +39,6 @@ class RegionSettings:
     n_points: int = 1000  # quasi-random points for the size of a region
     mass: float = 0.998  # probability that the components used for region sizes hold
     n_candidates: int = 16  # component means at which the maximum of the density is sought
-    all_cells: float = 5e6  # cells times components up to which no cell of a grid is left out
 
 
 REGION_SETTINGS = RegionSettings()
@@ -147,11 +146,10 @@ def _grid_density(
     size = space.area / len(cells)
     if isinstance(space, Circle):
         cells[:, 1] = centres[0, 1]  # the circle may have been measured above or below the ears
-    if len(cells) * len(centres) > REGION_SETTINGS.all_cells:  # otherwise the density takes less
-        near = np.zeros(len(cells), dtype=bool)
-        for centre, radius in zip(centres, reach, strict=True):
-            remaining = np.flatnonzero(~near)
-            near[remaining] = space.distance(centre, cells[remaining]) < radius
-        cells = cells[near]
+    near = np.zeros(len(cells), dtype=bool)
+    for centre, radius in zip(centres, reach, strict=True):
+        remaining = np.flatnonzero(~near)
+        near[remaining] = space.distance(centre, cells[remaining]) < radius
+    cells = cells[near]
     density = np.exp(posterior.log_density(cells)) if len(cells) else np.zeros(0)
     return cells, density, size

@@ -35,6 +35,7 @@ __all__ = [
     "shared_css",
     "source_colour",
     "source_numbers",
+    "text_colour",
 ]
 
 INK, GREY = "#1f2933", "#7b8794"  # text; frames and axes
@@ -72,6 +73,14 @@ class Numbered(Protocol):
 def source_numbers(sources: Iterable[Numbered]) -> list[int]:
     """Return the numbers of the sources of a scene, which determine their colours, from 0."""
     return [m if one.number is None else one.number for m, one in enumerate(sources)]
+
+
+def text_colour(colour: str) -> str:
+    """Return black or white, whichever has more contrast on a colour such as "#0072b2" (WCAG 2)."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    luminance = sum(a * b for a, b in zip(linear, (0.2126, 0.7152, 0.0722), strict=True))
+    return BLACK if luminance > 0.179 else WHITE
 
 
 def shared_css() -> str:

@@ -19,7 +19,14 @@ from numpy.typing import ArrayLike
 from earatlas.geometry.angles import wrap_degrees
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane, Space
-from earatlas.plotting.palette import DEGREE_STEPS, INK, MEAN_COLOUR, TRUTH_COLOUR, source_colour
+from earatlas.plotting.palette import (
+    DEGREE_STEPS,
+    INK,
+    MEAN_COLOUR,
+    TRUTH_COLOUR,
+    source_colour,
+    text_colour,
+)
 from earatlas.plotting.posterior_maps import (
     LOG_DENSITY_FLOOR,
     PosteriorMap,
@@ -221,7 +228,7 @@ def _draw_source(axes: Axes, drawn: PosteriorMap, best: Array, m: int) -> None:
         axes.contourf(drawn.x, drawn.y, levels, (0.0, level), colors=[colour], alpha=0.3)
     axes.contour(drawn.x, drawn.y, levels, (0.9,), colors=[colour], linewidths=1.0)
     axes.plot(x, y, "o", ms=13, color=colour, mec="white", mew=1.2)
-    axes.text(x, y, str(m + 1), color="white", fontsize=8, ha="center", va="center",
+    axes.text(x, y, str(m + 1), color=text_colour(colour), fontsize=8, ha="center", va="center",
               fontweight="bold")  # fmt: skip
     axes.set_xlim(extent[:2])
     axes.set_ylim(extent[2:])

@@ -24,6 +24,7 @@ from earatlas.plotting.palette import (
     LEVEL_RANGE_DB,
     source_colour,
     source_numbers,
+    text_colour,
 )
 from earatlas.plotting.style import add_grid, degree_labels, style_axes
 from earatlas.separation.result import SourceSummary, SourceTrack
@@ -116,7 +117,8 @@ def draw_direction_tracks(axes: Axes, sources: Sequence[SourceSummary], column: 
             continue
         track = source.track
         values, radius = track.directions[:, column], marginal_bands(source)[:, column]
-        for run in continuous_runs(values):
+        runs = continuous_runs(values)
+        for run in runs:
             seconds, angles = track.seconds[run], values[run]
             axes.fill_between(
                 seconds, angles - radius[run], angles + radius[run],
@@ -125,6 +127,8 @@ def draw_direction_tracks(axes: Axes, sources: Sequence[SourceSummary], column: 
             axes.plot(
                 seconds, angles, "." if len(run) == 1 else "-", color=source_colour(m), linewidth=2
             )
+        if runs:
+            _draw_number(axes, track.seconds[runs[0][0]], values[runs[0][0]], m)
     ticks = ELEVATION_TICKS if column else AZIMUTH_TICKS
     axes.set_yticks(ticks)
     axes.set_ylim(min(ticks), max(ticks))
@@ -132,11 +136,22 @@ def draw_direction_tracks(axes: Axes, sources: Sequence[SourceSummary], column: 
     style_axes(add_grid(axes), "Elevation" if column else "Azimuth (left is up)", "seconds")
 
 
+def _draw_number(axes: Axes, x: float, y: float, m: int) -> None:
+    """Draw the number of source m where its line begins, so that colour is not needed."""
+    colour = source_colour(m)
+    axes.text(
+        x, y, str(m + 1), color=text_colour(colour), fontsize=7, fontweight="bold",
+        ha="center", va="center", clip_on=True,
+        bbox={"boxstyle": "circle,pad=0.25", "facecolor": colour, "edgecolor": "none"},
+    )  # fmt: skip
+
+
 def draw_levels(axes: Axes, sources: Sequence[SourceSummary]) -> None:
     """Draw the level of each source over time, in dB relative to a full-scale sine."""
     tracks = [source.track for source in sources]
     for m, track in zip(source_numbers(sources), tracks, strict=True):
         axes.plot(track.seconds, track.level_db, color=source_colour(m), linewidth=1.2)
+        _draw_number(axes, track.seconds[0], track.level_db[0], m)
     top = max(float(track.level_db.max()) for track in tracks)
     axes.set_ylim(top - LEVEL_RANGE_DB, top + 3)
     style_axes(add_grid(axes), "Level", "seconds", "dB")

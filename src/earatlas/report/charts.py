@@ -13,10 +13,19 @@ from html import escape
 
 import numpy as np
 
+from earatlas.plotting.palette import source_colour, text_colour
 from earatlas.plotting.posterior_maps import cell_edges
 from earatlas.types import Array
 
-__all__ = ["Chart", "Ticks", "line_chart", "spectrogram_chart", "tick_values", "time_ticks"]
+__all__ = [
+    "Chart",
+    "Ticks",
+    "line_chart",
+    "number_mark",
+    "spectrogram_chart",
+    "tick_values",
+    "time_ticks",
+]
 
 Ticks = Sequence[tuple[float, str]]  # (position as a fraction of the axis, label)
 
@@ -52,6 +61,13 @@ class Chart:
             f'<div class="frame" style="{self.shape}">{self.inside}</div>'
             f'<div class="x" aria-hidden="true">{x_labels}</div></div>{key}</figure>'
         )
+
+
+def number_mark(m: int, style: str = "") -> str:
+    """Return the number of source m on its colour."""
+    colour = source_colour(m)
+    colours = f"background:{colour};color:{text_colour(colour)}"
+    return f'<b class="number" style="{style}{colours}">{m + 1}</b>'
 
 
 def _edge_class(at: float, first: str, last: str) -> str:

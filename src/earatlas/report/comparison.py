@@ -24,7 +24,8 @@ from earatlas.evaluation.score import Score, score
 from earatlas.features.audio import Audio
 from earatlas.features.audio_files import read_blocks
 from earatlas.geometry.spaces import Sphere
-from earatlas.plotting.palette import source_colour, source_numbers
+from earatlas.plotting.palette import source_numbers
+from earatlas.report.charts import number_mark
 from earatlas.separation.result import SceneSummary
 from earatlas.types import Array
 from earatlas.wording import format_error, format_position
@@ -140,18 +141,17 @@ def _direction_cells(scene: SceneSummary, comparison: SceneComparison, i: int) -
         ends = dict.fromkeys(format_position(space, place) for place in path)
         return [" → ".join(ends), "not found", "–"]
     source = scene.sources[j]
-    colour = source_colour(source_numbers(scene.sources)[j])
-    dot = f'<span class="dot" style="background:{colour}"></span>'
+    mark = number_mark(source_numbers(scene.sources)[j])
     error = format_error(space, comparison.truth.direction_error(i, source))
     over_time = comparison.truth.errors_over_time(i, source)
     if over_time is None:
         true = comparison.truth.directions[i]
-        return [format_position(space, true), f"{dot}{source.describe_place()}", error]
+        return [format_position(space, true), f"{mark}{source.describe_place()}", error]
     paths = [
         " → ".join(format_position(space, places[n]) for n in (0, -1))
         for places in (over_time.true, over_time.estimated)
     ]
-    return [paths[0], dot + paths[1], f"median {error}"]
+    return [paths[0], mark + paths[1], f"median {error}"]
 
 
 def _moment_rows(scene: SceneSummary, comparison: SceneComparison, i: int) -> list[list[str]]:

@@ -17,14 +17,12 @@ from matplotlib.colors import to_hex, to_rgb
 from numpy.typing import NDArray
 
 from earatlas.plotting.palette import (
-    BLACK,
     GREY,
     LEFT_EAR,
     LEVEL_MAP,
     MISSING_OPACITY,
     PHASE_MAP,
     RIGHT_EAR,
-    WHITE,
 )
 from earatlas.types import Array
 
@@ -37,7 +35,6 @@ __all__ = [
     "mask_image",
     "phase_image",
     "png",
-    "text_colour",
 ]
 
 Bytes = NDArray[np.uint8]
@@ -121,10 +118,3 @@ def phase_image(radians: Array) -> str:
 def mask_image(mask: Array, colour: str) -> str:
     """Return the image of probabilities: transparent at 0, the full colour at 1."""
     return _data_uri(mask, _translucent(colour, np.linspace(0.0, 1.0, _SHADES)))
-
-
-def text_colour(colour: str) -> str:
-    """Return black or white, whichever has more contrast on the colour (WCAG 2)."""
-    c = np.array(to_rgb(colour))
-    linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
-    return BLACK if linear @ (0.2126, 0.7152, 0.0722) > 0.179 else WHITE

@@ -15,10 +15,10 @@ import numpy as np
 from earatlas.geometry.angles import wrap_degrees
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Plane
-from earatlas.plotting.palette import DEGREE_STEPS, source_colour
+from earatlas.plotting.palette import DEGREE_STEPS, source_colour, text_colour
 from earatlas.plotting.posterior_maps import PosteriorMap
 from earatlas.report.charts import Chart, Ticks, tick_values
-from earatlas.report.images import mask_image, text_colour
+from earatlas.report.images import mask_image
 from earatlas.types import Array
 
 __all__ = ["compass", "map_chart", "region_opacities"]

@@ -32,7 +32,7 @@ from earatlas.plotting.palette import (
 )
 from earatlas.plotting.posterior_maps import posterior_map, zoomed_map
 from earatlas.plotting.tracks import isotropic_bands
-from earatlas.report.charts import Chart
+from earatlas.report.charts import Chart, number_mark
 from earatlas.report.images import ild_image
 from earatlas.report.maps import compass, map_chart
 from earatlas.report.page import chart_css
@@ -75,6 +75,7 @@ _VIEW_CSS = """
 audio { display: block; width: 100%; min-width: 12rem; height: 2rem; margin: .25rem 0 0; }
 th, td { padding: .25rem .75rem .25rem 0; background: none; color: inherit; }
 tbody tr { background: none; }
+td:has(.number) { white-space: nowrap; }
 """
 
 
@@ -386,10 +387,9 @@ def _source_row(m: int, source: SourceSummary) -> list[str]:
         place = "moves: " + " to ".join(format_position(space, end) for end in ends)
         radius = float(np.nanmedian(track.radius_90))
     other = format_alternatives(space, source.alternatives, source.radius_90)
-    dot = f'<span class="dot" style="background:{source_colour(m)}"></span>'
     known = "" if is_unknown(radius, space) else format_radius(space, radius)
     return [
-        f"{dot}{escape(source.name)}",
+        f"{number_mark(m)}{escape(source.name)}",
         place if other is None else f"{place}<br><small>{other}</small>",
         known,
         format_percent(source.share),
@@ -436,13 +436,12 @@ def _live_row(source: LiveSource) -> list[str]:
     """Return a tracked source as cells of a table."""
     space = _live_space(source)
     state = "active" if source.active else f"silent for {source.age:.1f} s"
-    dot = f'<span class="dot" style="background:{source_colour(source.id - 1)}"></span>'
     unknown = is_unknown(source.radius_90)
     level = (
         f"{source.level_db:.0f}&nbsp;dB".replace("-", "−") if np.isfinite(source.level_db) else ""
     )
     return [
-        f"{dot}source&nbsp;{source.id}",
+        f"{number_mark(source.id - 1)}source&nbsp;{source.id}",
         format_position(space, source.direction, source.radius_90),
         "" if unknown else format_radius(space, source.radius_90),
         state if source.confirmed else "tentative",

@@ -16,6 +16,7 @@ from earatlas.plotting.palette import (
     LEVEL_RANGE_DB,
     source_colour,
     source_numbers,
+    text_colour,
 )
 from earatlas.plotting.posterior_maps import posterior_map, zoomed_map
 from earatlas.report.charts import line_chart, spectrogram_chart
@@ -26,7 +27,6 @@ from earatlas.report.images import (
     ild_image,
     level_image,
     mask_image,
-    text_colour,
 )
 from earatlas.report.maps import compass, map_chart
 from earatlas.report.spectrograms import LevelSpectrogram

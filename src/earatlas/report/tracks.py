@@ -17,8 +17,7 @@ import numpy as np
 from earatlas.plotting.palette import LEVEL_RANGE_DB, source_colour, source_numbers
 from earatlas.plotting.posterior_maps import cell_edges
 from earatlas.plotting.tracks import continuous_runs, marginal_bands
-from earatlas.report.charts import Chart, Ticks, tick_values, time_ticks
-from earatlas.report.images import text_colour
+from earatlas.report.charts import Chart, Ticks, number_mark, tick_values, time_ticks
 from earatlas.separation.result import SourceSummary, SourceTrack
 from earatlas.types import Array, Indices
 
@@ -125,12 +124,8 @@ class _TrackPlot:
         badges = []
         for i, (m, x, y) in enumerate(self._begins):
             before = sum(abs(x - a) < 6 and abs(y - b) < 12 for _, a, b in self._begins[:i])
-            colour = source_colour(m)
-            badges.append(
-                f'<b class="number" style="left:{x:.1f}%;top:{min(max(y, 8), 92):.1f}%;'
-                f"margin-left:{1.1 * before:g}rem;background:{colour};"
-                f'color:{text_colour(colour)}">{m + 1}</b>'
-            )
+            place = f"left:{x:.1f}%;top:{min(max(y, 8), 92):.1f}%;margin-left:{1.1 * before:g}rem;"
+            badges.append(number_mark(m, place))
         return f'<span aria-hidden="true">{"".join(badges)}</span>'
 
     def html(self, caption: str, ticks: Ticks) -> str:

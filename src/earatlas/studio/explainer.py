@@ -31,8 +31,8 @@ from earatlas.hrtf.head import Head
 from earatlas.hrtf.simulated import simulated_head
 from earatlas.manifold.faithfulness import faithfulness
 from earatlas.manifold.ltsa import ltsa
-from earatlas.plotting.palette import source_colour
-from earatlas.report.images import mask_image, text_colour
+from earatlas.plotting.palette import source_colour, text_colour
+from earatlas.report.images import mask_image
 from earatlas.separation.vessl import VESSL, VESSLState
 from earatlas.simulation.scene import SceneSettings, render_scene
 from earatlas.studio.progress import ProgressReporter

@@ -13,9 +13,8 @@ import numpy as np
 from earatlas.atlas import Atlas
 from earatlas.errors import InputError
 from earatlas.geometry.alternatives import Alternative
-from earatlas.plotting.palette import source_colour
+from earatlas.plotting.palette import source_colour, text_colour
 from earatlas.plotting.tracks import alternative_bands
-from earatlas.report.images import text_colour
 from earatlas.streaming.report import LiveReport, LiveSource
 from earatlas.studio.views import alternatives_view, azimuth_elevation, describe_uncertainty
 from earatlas.types import Array

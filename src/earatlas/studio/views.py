@@ -17,9 +17,9 @@ import numpy as np
 
 from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.direction_posterior import DirectionPosterior
-from earatlas.geometry.spaces import Space
+from earatlas.geometry.spaces import Space, Sphere
 from earatlas.localization.doubts import DoubtKind
-from earatlas.plotting.palette import ILD_LIMIT_DB, LEVEL_RANGE_DB, source_colour
+from earatlas.plotting.palette import ILD_LIMIT_DB, LEVEL_RANGE_DB, source_colour, text_colour
 from earatlas.plotting.posterior_maps import (
     PosteriorMap,
     cell_edges,
@@ -35,7 +35,6 @@ from earatlas.report.images import (
     level_image,
     mask_image,
     phase_image,
-    text_colour,
 )
 from earatlas.report.maps import region_opacities
 from earatlas.separation.result import SceneSummary, SourceSummary
@@ -70,13 +69,32 @@ def region(posterior: DirectionPosterior) -> dict[str, Any]:
     one_dimensional = posterior.space.dims == 1
     # About 150 cells of 0.5 to 6 degrees. Evidence: docs/figures/settings/studio.md, "views".
     width = size / 150 if one_dimensional else np.sqrt(size / 150)
-    width = float(np.clip(width, 0.5, 6.0))
-    whole, half = (posterior.credible_region(level, width).cells for level in (0.9, 0.5))
+    widest = 6.0
+    width = float(np.clip(width, 0.5, widest))
+    if width == widest and isinstance(posterior.space, Sphere):
+        cells, half = _broad_region(posterior, width)
+    else:
+        cells, inner = (posterior.credible_region(level, width).cells for level in (0.9, 0.5))
+        half = len(inner)
     return {
-        "cells": np.round(azimuth_elevation(whole), 2).tolist(),
-        "half": len(half),
+        "cells": np.round(azimuth_elevation(cells), 2).tolist(),
+        "half": half,
         "cell_degrees": round(0.8 * width, 3),  # radius of discs that overlap their neighbours
     }
+
+
+def _broad_region(posterior: DirectionPosterior, width: float) -> tuple[Array, int]:
+    """Return the cells (G, C) of the 90 % region, and the number of those of the 50 % region.
+
+    They are those of `credible_region`. The grid is evaluated once and whole, because finding the
+    few cells that are far from each of thousands of components takes longer.
+    """
+    cells = posterior.space.grid(width)
+    density = np.exp(posterior.log_density(cells))
+    order = np.argsort(-density)
+    mass = np.cumsum(density[order]) / density.sum()
+    half, whole = np.searchsorted(mass, [0.5, 0.9]) + 1
+    return cells[order[:whole]], int(half)
 
 
 def azimuth_elevation(places: Array) -> Array:
