@@ -10,6 +10,7 @@ import pytest
 from command_line import in_process, real_process
 from learned_heads import LearnedHeads
 from slow_tests import (  # noqa: F401, pytest finds the hooks here
+    pytest_collection,
     pytest_collection_modifyitems,
     pytest_fixture_setup,
     pytest_runtest_call,
