@@ -527,7 +527,8 @@ def test_track_with_frequencies_of_its_own_is_not_confirmed(
     weights = np.array([0.45, 0.45, 0.1])
     second.alternates = tracker._alternates(1, densities, weights, 10.0)
     assert second.alternates == alternates
-    assert tracker._is_due(second, 3.0) == alternates
+    second.gain_ratio = 3.0
+    assert tracker._is_due(second) == alternates
     first.velocity = np.array([16.0, 0.0])
     assert tracker._alternates(1, densities, weights, 10.0)
 
