@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -411,10 +412,14 @@ def test_onsets_decide_in_a_room_that_the_anechoic_model_fits(
         reverberation=ReverberationEstimate(decay_seconds=decay_seconds),
     )
     anechoic = apply_front_prior(atlas.localize(scene.mixture).posterior)
-    posterior, nats = localizer.combine(anechoic, 0.7, onsets)
+    fitting = SimpleNamespace(
+        residual_ratios=np.array([0.7]), posteriors=lambda rows: iter([anechoic] * len(rows))
+    )
+    ((posterior, nats),) = localizer.combine(fitting, [onsets])
     points = Sphere().grid(20.0)
     if used:
-        likelihood = localizer.direct_sound.log_likelihood(onsets)
+        strongest = onsets.by_frequency().strongest(settings.most_bins)
+        likelihood = localizer.direct_sound.log_likelihood(strongest)
         expected = localizer.score_calibration.posterior(Sphere(), likelihood)
         assert nats == pytest.approx(float(likelihood.features[0]))
     else:

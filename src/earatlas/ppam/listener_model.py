@@ -83,7 +83,8 @@ class ListenerPPAM(PPAM):
         ndarray
             One value per chart, but for a constant that depends on the recording alone.
         """
-        return self._evidence(CueStatistics.stack([statistics]), charts)[0][0]
+        logs: Array = self._evidence(CueStatistics.stack([statistics]), charts)[0][0]
+        return logs
 
     def with_deviation(self, magnitude: float) -> ListenerPPAM:
         """Return the model of a head that also deviates as no head of the population does.
