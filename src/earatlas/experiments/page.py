@@ -37,10 +37,9 @@ The paper's CAMIL recordings of a dummy head in a reverberant room cannot be red
 like the paper's, with the reflections of the first 50 ms; the cues of a direction are means over a
 recording of its own, one second of white noise 30 dB above background noise (docs/paper.md lists
 what the paper states and what is assumed). It has no late reverberation and is therefore easier
-than the paper's room; its rows that are marked as stale had the same noise in all directions and no
-background noise, which is easier still. It is not run by default, because generating it takes some
-minutes; afterwards it is read from the cache folder of the user (`EARATLAS_CACHE`). The other heads
-are SOFA files. Your own noise recordings can be used with `--head FOLDER` and a table
+than the paper's room. It is not run by default, because generating it takes some minutes;
+afterwards it is read from the cache folder of the user (`EARATLAS_CACHE`). The other heads are SOFA
+files. Your own noise recordings can be used with `--head FOLDER` and a table
 `positions.csv` (file, azimuth, elevation). Experiments with talkers then need binaural recordings
 of speech as well: `--speech TABLE.csv` (file, azimuth, elevation, speaker; see docs/data.md).
 

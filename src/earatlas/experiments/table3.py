@@ -88,8 +88,9 @@ FINDINGS = """\
   {paper_messl}), for three talkers {room_vessl_three} and {room_messl_three} dB (paper:
   {paper_vessl_three} and {paper_messl_three}). Its azimuths are more accurate than in the paper,
   {room_two} and {room_three}.
-- In anechoic conditions the ranking is reversed: the SDR of MESSL-G is {ahead} dB above that of
-  VESSL(T1). MESSL-G requires nothing but clear delays, which a reverberant room does not provide.
+- In anechoic conditions the ranking is reversed: the mean SDR of MESSL-G is {ahead} dB above that
+  of VESSL(T1) (the claims above state where this is significant). MESSL-G requires nothing but
+  clear delays, which a reverberant room does not provide.
 - In anechoic conditions the mean azimuth error of VESSL is {two} for two talkers (paper:
   {paper_two}) and {three} for three ({paper_three}), with medians of {medians}: a few sources are
   lost completely and dominate the mean. The mixing weights of the sources must count once per
