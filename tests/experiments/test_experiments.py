@@ -460,8 +460,8 @@ def test_claims_of_the_findings_hold() -> None:
         *(("simulated", m, 1, False) for m in ("PPAM(T1)", "PPAM(T2)")),
     ):
         what = ("azimuth", "elevation")[angle]
-        errors = pool(row["result"]["errors"][method][what] for row in by_head[head])["mean"]
-        assert (errors < parse_mean(table2.PAPER[method][angle])) is less
+        pooled = pool(row["result"]["errors"][method][what] for row in by_head[head])["mean"]
+        assert (pooled < parse_mean(table2.PAPER[method][angle])) is less
     room = {
         m: sum(pool(row["result"]["errors"][m][a] for row in by_head["simulated-room"])["mean"]
                for a in ("azimuth", "elevation"))
