@@ -312,6 +312,20 @@ def test_identical_channels_have_no_direction(reverberant_atlas: ea.Atlas) -> No
     assert all(source.radius_90 > 140 for source in report.sources)
 
 
+@pytest.mark.parametrize("start", [0, 4000])
+def test_a_dead_channel_has_no_direction_from_the_first_report(
+    reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene, start: int
+) -> None:
+    """No direction of a channel without a second one is reported, not even in the first second."""
+    samples = np.pad(scene.images[0][:, :24_000] * [[1.0], [0.0]], ((0, 0), (start, 0)))
+    reports, _ = run_stream(reverberant_atlas.live(), samples, 1600)
+    found = [report for report in reports if report.sources]
+    assert found
+    for report in found:
+        assert report.doubts[0].word is DoubtKind.BROKEN_INPUT
+        assert all(source.radius_90 > 90 for source in report.sources)
+
+
 def test_another_head_is_doubted_and_its_radius_is_wide(reverberant_atlas: ea.Atlas) -> None:
     """With a head that is larger by a tenth the stream raises a doubt; radii cover the errors."""
     direction = np.array([[50.0, 10.0]])

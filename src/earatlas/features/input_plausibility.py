@@ -99,7 +99,7 @@ class FaultFinding:
 class PlausibilitySettings:
     """Thresholds between what heads do and what only broken input does."""
 
-    min_active_frames: float = 1.5  # frames with sound, without which nothing is concluded
+    min_active_frames: float = 1.5  # frames with sound, without which only a dead channel is found
     max_dead_fraction: float = 0.25  # fraction of the frames with sound in only one channel
 
     # Same signal
@@ -225,12 +225,13 @@ def find_input_faults(
 
     `limits` None: the head is not known by its responses; only faults of any head are found.
     """
-    if statistics.active_frames < settings.min_active_frames:
-        return ()
-    dead = statistics.dead_frames / statistics.active_frames
+    # A dead channel is certain from the first frame, before a stream reports any direction.
+    dead = statistics.dead_frames / max(statistics.active_frames, 1e-300)
     if dead.max() > settings.max_dead_fraction:
         channel = int(dead.argmax())
         return (FaultFinding(InputFault.DEAD_CHANNEL, float(dead[channel]), channel),)
+    if statistics.active_frames < settings.min_active_frames:
+        return ()
     found = [_signal_fault(statistics, limits, settings), *_gaps(statistics, settings)]
     root = np.sqrt(statistics.powers.sum(axis=0))
     tonal_bins = float(root.sum() ** 2 / max((root**2).sum(), 1e-300))

@@ -379,9 +379,9 @@ class OnsetDetector:
         order = np.argsort(-(onsets.rise_db + discount_db), kind="stable")
         bins = onsets[order[: self._settings.most_bins]].by_frequency()
         estimate = ReverberationEstimate(self._decay.seconds(), bins.median_snr_db)
-        return replace(bins, reverberation=estimate, input_faults=self._input_faults())
+        return replace(bins, reverberation=estimate, input_faults=self.input_faults())
 
-    def _input_faults(self) -> tuple[FaultFinding, ...]:
+    def input_faults(self) -> tuple[FaultFinding, ...]:
         """Return the faults of the input so far."""
         if self._monitor is None:
             return ()

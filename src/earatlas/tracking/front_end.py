@@ -13,7 +13,7 @@ import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.reverberation import UNKNOWN_REVERBERATION
-from earatlas.localization.diagnostics import Doubt, RecordingDiagnosis
+from earatlas.localization.diagnostics import Doubt, RecordingDiagnosis, input_doubt
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 from earatlas.tracking.online import OnlineTracker
 from earatlas.tracking.onset_buffer import OnsetBuffer
@@ -65,7 +65,9 @@ class TrackingFrontEnd:
         self._n_frames = self._onsets.frames
         self._n_steps += 1
         self._active_seconds += seconds if len(new) else 0.0
-        if self._n_steps % self._interval_steps == 0:
+        if self._n_steps < self._interval_steps:
+            self._find_first_faults()
+        elif self._n_steps % self._interval_steps == 0:
             bins = self._onsets.bins()
             fits = len(bins) == 0  # silence is no reason for a doubt
             self.reverberation = replace(
@@ -78,3 +80,8 @@ class TrackingFrontEnd:
             diagnosis = RecordingDiagnosis.measure(bins, now, fits=fits)
             self.directional = diagnosis.plausible
             self.doubts = tuple(diagnosis.doubts())
+
+    def _find_first_faults(self) -> None:
+        """Find faults that void directions before the first decision, as a dead channel does."""
+        faults = [one for one in self._onsets.input_faults() if one.fault.voids_direction]
+        self.directional, self.doubts = not faults, tuple(map(input_doubt, faults))
