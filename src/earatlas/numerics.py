@@ -63,7 +63,7 @@ def half_solve(matrices: Array, vectors: Array) -> tuple[Array, Array]:
 
     >>> factor, half = half_solve(np.array([[4.0, 2.0], [2.0, 3.0]]), np.array([[2.0], [5.0]]))
     >>> (half.T @ half).round(6).tolist(), (factor @ half).round(6).tolist()
-    ([[8.5]], [[2.0], [5.0]])
+    ([[9.0]], [[2.0], [5.0]])
     """
     J, n = vectors.shape[-2:]
     joint = np.empty((*matrices.shape[:-2], J + n, J + n))
