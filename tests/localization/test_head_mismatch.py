@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -412,10 +411,9 @@ def test_onsets_decide_in_a_room_that_the_anechoic_model_fits(
         reverberation=ReverberationEstimate(decay_seconds=decay_seconds),
     )
     anechoic = apply_front_prior(atlas.localize(scene.mixture).posterior)
-    fitting = SimpleNamespace(
-        residual_ratios=np.array([0.7]), posteriors=lambda rows: iter([anechoic] * len(rows))
+    ((posterior, nats),) = localizer.combine(
+        np.array([0.7]), lambda rows: [anechoic] * len(rows), [onsets]
     )
-    ((posterior, nats),) = localizer.combine(fitting, [onsets])
     points = Sphere().grid(20.0)
     if used:
         strongest = onsets.by_frequency().strongest(settings.most_bins)

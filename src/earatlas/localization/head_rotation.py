@@ -256,9 +256,11 @@ def rotating_head_posterior(
     if len(observed) == 1:
         return head.calibrated_posterior(observed[0].statistics, onsets).rotated(mean_yaw)
     yaws = np.array([wrap_degrees(pose.yaw_degrees - mean_yaw) for pose in observed])
-    anechoic = _anechoic_posterior(head, [pose.statistics for pose in observed], yaws)
+    anechoic, ratio = _anechoic_posterior(head, [pose.statistics for pose in observed], yaws)
     offsets = wrap_degrees(yaw_of_bins - mean_yaw)
-    (combined,) = head.combine(anechoic, [onsets], offsets)
+    (combined,) = head.combine(
+        np.array([ratio]), lambda rows: [anechoic] * len(rows), [onsets], offsets
+    )
     return combined.rotated(mean_yaw)
 
 
@@ -270,24 +272,9 @@ def _mean_yaw(poses: Sequence[Pose]) -> float:
     return float(first + counts @ offsets / counts.sum())
 
 
-@dataclass(frozen=True, eq=False)
-class _RotatingAnechoic:
-    """The anechoic posterior of one sound, as `AnechoicPosteriors` of a batch."""
-
-    posterior: DirectionPosterior
-    residual_ratio: float
-
-    @property
-    def residual_ratios(self) -> Array:
-        return np.array([self.residual_ratio])
-
-    def posteriors(self, rows: Indices) -> list[DirectionPosterior]:
-        return [self.posterior] * len(rows)
-
-
 def _anechoic_posterior(
     head: LearnedHead, poses: Sequence[CueStatistics], yaws: Array
-) -> _RotatingAnechoic:
+) -> tuple[DirectionPosterior, float]:
     """Return the results of `Calibration.calibrated_posterior` for many poses."""
     model, calibration = head.model, head.calibration
     shared = _share_statistics(calibration, poses, model.noise)
@@ -298,10 +285,10 @@ def _anechoic_posterior(
     residual = float(counts @ residuals / max(counts.sum(), 1e-300))
     residual_ratio = residual / calibration.max_residual
     if residual_ratio <= 1:
-        return _RotatingAnechoic(calibration.blur(posterior), residual_ratio)
+        return calibration.blur(posterior), residual_ratio
     relaxed = calibration.relaxed(residual_ratio)
     shared = _share_statistics(relaxed, poses, model.noise)
-    return _RotatingAnechoic(relaxed.blur(_product(model, shared, yaws)), residual_ratio)
+    return relaxed.blur(_product(model, shared, yaws)), residual_ratio
 
 
 def _share_statistics(

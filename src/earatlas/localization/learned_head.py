@@ -268,7 +268,7 @@ class LearnedHead(HtmlView):
         batch = self.calibration.calibrated_posteriors(
             self.model, statistics, all_charts=all_charts
         )
-        combined = self.combine(batch, onsets)
+        combined = self.combine(batch.residual_ratios, batch.posteriors, onsets)
         return [self._with_mismatch(one, batch, n, onsets[n]) for n, one in enumerate(combined)]
 
     def _with_mismatch(
@@ -298,6 +298,7 @@ class LearnedHead(HtmlView):
 
     def combine(
         self,
+        residual_ratios: Array,
         anechoic: AnechoicPosteriors,
         onsets: Sequence[OnsetBins | None],
         yaw: Array | None = None,
@@ -308,8 +309,10 @@ class LearnedHead(HtmlView):
 
         Parameters
         ----------
-        anechoic : AnechoicPosteriors
-            Posteriors and residuals of the anechoic model for W sounds.
+        residual_ratios : ndarray of shape (W,)
+            Residuals of the anechoic model for W sounds; above 1 it does not fit.
+        anechoic : callable
+            Returns the posteriors of the anechoic model for some of the sounds, given by index.
         onsets : sequence of OnsetBins or None
             Onset bins of each sound. Either all sounds have onsets or none has; then the anechoic
             posteriors are not changed by them.
@@ -322,12 +325,12 @@ class LearnedHead(HtmlView):
         list of CalibratedPosterior
             The combined posteriors with the measures of fit.
         """
-        ratios = anechoic.residual_ratios.tolist()
+        ratios = residual_ratios.tolist()
         given = [bins for bins in onsets if bins is not None]
         if self.reverberant_localizer is None or len(given) < len(onsets):
-            posteriors = anechoic.posteriors(np.arange(len(onsets)))
+            posteriors = anechoic(np.arange(len(onsets)))
             return list(map(CalibratedPosterior, map(apply_front_prior, posteriors), ratios))
-        combined = self.reverberant_localizer.combine(anechoic, given, yaw)
+        combined = self.reverberant_localizer.combine(residual_ratios, anechoic, given, yaw)
         return [
             CalibratedPosterior(apply_front_prior(posterior), ratio, nats)
             for (posterior, nats), ratio in zip(combined, ratios, strict=True)

@@ -8,9 +8,9 @@ learned.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from earatlas.types import Array, Indices
 
 __all__ = ["AnechoicPosteriors", "ReverberantLocalizer", "posterior_mixture"]
 
+# Posteriors of the anechoic model for some of W sounds, computed on demand
+AnechoicPosteriors = Callable[[Indices], Iterable[DirectionPosterior]]
+
 _NEGLIGIBLE_WEIGHT = 0.01  # a posterior of this weight or less is left out of the mixture
 # Names of the arrays of a `ScoreCalibration` in atlas files, and of its fields.
 _CALIBRATION_ARRAYS = {
@@ -37,17 +40,6 @@ _CALIBRATION_ARRAYS = {
     "shares": "mixture_weights",
     "weights": "weights",
 }
-
-
-class AnechoicPosteriors(Protocol):
-    """Posteriors of the anechoic model for W sounds, computed on demand."""
-
-    @property
-    def residual_ratios(self) -> Array:
-        """Normalized residuals (W,) of the anechoic model, divided by their limit."""
-
-    def posteriors(self, rows: Indices) -> Iterable[DirectionPosterior]:
-        """Return the posteriors of some of the sounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,28 +53,33 @@ class ReverberantLocalizer:
 
     def combine(
         self,
+        residual_ratios: Array,
         anechoic: AnechoicPosteriors,
         onsets: Sequence[OnsetBins],
         yaw: Array | None = None,
     ) -> list[tuple[DirectionPosterior, float]]:
         """Combine anechoic posteriors of W sounds with those of their onsets, at a fitted weight.
 
-        Up to `residual_threshold` a sound is like the training data and its anechoic posterior is
-        returned unchanged, since that model is the better one there, unless the decays are those of
-        a room: then onsets alone decide. (The threshold is 0 for a head with too few directions to
-        calibrate the residual.) Several sounds overlap, and their onsets are sorted by time. `yaw`
-        (B,) is the yaw of the head at each bin of a single sound in degrees.
+        `residual_ratios` (W,) are the normalized residuals of the anechoic model, divided by their
+        limit. Up to `residual_threshold` a sound is like the training data and its anechoic
+        posterior is returned unchanged, since that model is the better one there, unless the decays
+        are those of a room: then onsets alone decide. (The threshold is 0 for a head with too few
+        directions to calibrate the residual.) Several sounds overlap, and their onsets are sorted
+        by time. `yaw` (B,) is the yaw of the head at each bin of a single sound in degrees.
 
         The second values are the log-likelihood per onset of the best direction in nats, NaN if the
         onsets were not used.
         """
-        ratios = anechoic.residual_ratios
-        used = [n for n, ratio in enumerate(ratios) if self.uses_onsets(float(ratio), onsets[n])]
+        used = [
+            n
+            for n, (ratio, own) in enumerate(zip(residual_ratios, onsets, strict=True))
+            if own.enough and not self.is_anechoic(float(ratio), own)
+        ]
         weights, nats = np.ones(len(onsets)), np.full(len(onsets), math.nan)
         mixed: dict[int, DirectionLogLikelihood] = {}
         likelihoods = self._log_likelihoods([onsets[n] for n in used], yaw)
         for n, likelihood in zip(used, likelihoods, strict=True):
-            weights[n] = self.anechoic_weight(likelihood.features, float(ratios[n]))
+            weights[n] = self.anechoic_weight(likelihood.features, float(residual_ratios[n]))
             nats[n] = likelihood.features[0]
             if weights[n] <= 1 - _NEGLIGIBLE_WEIGHT:
                 mixed[n] = likelihood
@@ -91,7 +88,7 @@ class ReverberantLocalizer:
         )
         posteriors = dict(zip(mixed, reverberant, strict=True))
         needed = np.flatnonzero(weights >= _NEGLIGIBLE_WEIGHT)
-        for n, posterior in zip(needed.tolist(), anechoic.posteriors(needed), strict=True):
+        for n, posterior in zip(needed.tolist(), anechoic(needed), strict=True):
             posteriors[n] = (
                 posterior_mixture(posterior, posteriors[n], weights[n])
                 if n in posteriors
@@ -112,13 +109,13 @@ class ReverberantLocalizer:
             return [sound.log_likelihood(bins) for bins in strongest]
         return sound.log_likelihood_batch(strongest)
 
-    def uses_onsets(self, residual_ratio: float, onsets: OnsetBins) -> bool:
-        """Whether the anechoic model fits badly or must not be used, and there are enough onsets.
+    def is_anechoic(self, residual_ratio: float, onsets: OnsetBins | None) -> bool:
+        """Whether the anechoic posterior is used unchanged: it fits, and there is no room.
 
         The broad model of an unknown listener fits the diffuse sound of a hall as well.
         """
-        exceeded = residual_ratio > self.residual_threshold
-        return onsets.enough and (exceeded or onsets.reverberation.reverberant)
+        reverberant = onsets is not None and onsets.reverberation.reverberant
+        return not (residual_ratio > self.residual_threshold or reverberant)
 
     def anechoic_weight(self, features: Array, residual_ratio: float) -> float:
         """Return π if the onsets are used; 0 if they are used in spite of a small residual."""

@@ -159,8 +159,8 @@ class TrackPosteriors:
         batch = head.calibration.calibrated_posteriors(head.model, CueStatistics.stack([cues]))
         ratio = float(batch.residual_ratios[0])
         (anechoic,) = batch.posteriors(np.arange(1))
-        weight, reverberant = 0.0, onsets is not None and onsets.reverberation.reverberant
-        if ratio <= localizer.residual_threshold and not reverberant:
+        weight = 0.0
+        if localizer.is_anechoic(ratio, onsets):
             weight = 1.0
         elif n_tracks == 1:
             weight = localizer.anechoic_weight(likelihood.features, ratio)
