@@ -39,7 +39,7 @@ __all__ = [
     "DetectionSettings",
     "SourceDetector",
     "detected_source_posterior",
-    "weighted_median",
+    "source_features",
     "widen_posterior",
 ]
 
@@ -148,33 +148,26 @@ class SourceDetector:
         `likelihoods` are those of all sources (M, B) and of the diffuse component; `fine` (B, G)
         are the densities at the grid points `rows`.
         """
-        v, grid, (coarse, cell) = self.mixture.weights, self.model.grid, self.model.cells
-        own = likelihoods[0][m]
+        v, own = self.mixture.weights, likelihoods[0][m]
         e = np.delete(likelihoods[0], m, axis=0).sum(axis=0) + likelihoods[1]
         # Without source m, its weight goes to the other components.
         gain = float(v @ np.log((e + own) * (1 - weight) / e))
         diffuse = float(v @ np.log(e + weight))
         near = source_log_likelihoods(fine, v, e, weight).astype(np.float64) - diffuse
-        far = np.setdiff1d(np.arange(len(coarse)), cell[rows])
-        L = self.mixture.log_likelihoods(e, np.array([weight]))[0, far].astype(np.float64) - diffuse
-        sizes = np.bincount(cell, minlength=len(coarse))[far]
+        L = self.mixture.log_likelihoods(e, np.array([weight]))[0].astype(np.float64) - diffuse
         responsibilities = own / (own + e)
-        count, own_weight = float(responsibilities.sum()), float(v @ responsibilities)
-        nats_per_bin = float(near.max()) / max(own_weight, 1e-9)
-        every_direction = np.concatenate([grid[rows], grid[coarse[far]]])
-        L = np.concatenate([near, L])
+        features = source_features(float(near.max()), v, responsibilities, self.bins.snr_db)
+        log_likelihood = self.model.adaptive_log_likelihood(rows, near, L, features)
         # Exclude the directions of the others; otherwise both posteriors peak at the louder source.
-        L[self._too_near(every_direction, directions, m)] = -np.inf
-        snr_db = weighted_median(self.bins.snr_db, responsibilities)
-        log_likelihood = DirectionLogLikelihood(
-            every_direction,
-            L,
-            np.concatenate([np.ones(len(rows)), sizes]),
-            np.array([nats_per_bin, snr_db, np.log2(max(count, 1.0))]),
-        )
-        evidence = gain / self.mixture.total
+        excluded = self._too_near(log_likelihood.directions, directions, m)
+        log_likelihood.log_likelihoods[excluded] = -np.inf
         return DetectedSource(
-            log_likelihood, directions[m], count, nats_per_bin, evidence, responsibilities
+            log_likelihood,
+            directions[m],
+            float(responsibilities.sum()),
+            float(features[0]),
+            gain / self.mixture.total,
+            responsibilities,
         )
 
     def _too_near(self, directions: Array, sources: list[Array], m: int) -> Mask:
@@ -186,12 +179,27 @@ class SourceDetector:
         return near
 
 
-def weighted_median(values: Array, weights: Array) -> float:
-    """Return the weighted median of the values, at most 60."""
+def source_features(nats: float, v: Array, responsibilities: Array, snr_db: Array) -> Array:
+    """Return φ (3,) of one of several sources (see `DirectSoundModel.log_likelihood`).
+
+    `nats` are those of its best direction, over diffuse sound of the same weight; `v` (B,) are the
+    weights of the bins.
+    """
+    return np.array(
+        [
+            nats / max(float(v @ responsibilities), 1e-9),
+            min(_weighted_median(snr_db, responsibilities), 60.0),
+            np.log2(max(float(responsibilities.sum()), 1.0)),
+        ]
+    )
+
+
+def _weighted_median(values: Array, weights: Array) -> float:
+    """Return the weighted median of values (B,)."""
     order = np.argsort(values, kind="stable")
     below = np.cumsum(weights[order])
     middle = int(np.searchsorted(below, 0.5 * below[-1]))
-    return min(float(values[order[min(middle, len(values) - 1)]]), 60.0)
+    return float(values[order[min(middle, len(values) - 1)]])
 
 
 def detected_source_posterior(

@@ -339,9 +339,10 @@ class DirectSoundModel:
         at_fine = at_cells
         if len(fine) != len(coarse):
             at_fine = self._weighted_sums(bins, V, self.points(fine))
+        inside = [mask[cell[fine]] for mask in best]
         return [
-            self._assemble(sound, L, mask, fine[mask[cell[fine]]], near[mask[cell[fine]]])
-            for sound, L, mask, near in zip(sounds, at_cells, best, at_fine, strict=True)
+            self.adaptive_log_likelihood(fine[own], near[own], L, _features(sound, near[own]))
+            for sound, L, own, near in zip(sounds, at_cells, inside, at_fine, strict=True)
         ]
 
     def _weighted_sums(self, bins: OnsetBins, weights: Single, points: Single) -> Array:
@@ -408,31 +409,30 @@ class DirectSoundModel:
         """Evaluate L at all coarse cells, then at the fine points of the best cells."""
         coarse, cell = self.cells
         L = evaluate(coarse, False)
-        best = best_cells(L, self.settings.fine_cells)
-        fine = np.flatnonzero(best[cell])
+        fine = np.flatnonzero(best_cells(L, self.settings.fine_cells)[cell])
         at_fine = evaluate(fine, True) if len(fine) != len(L) else L
-        return self._assemble(bins, L, best, fine, at_fine)
+        return self.adaptive_log_likelihood(fine, at_fine, L, _features(bins, at_fine))
 
-    def _assemble(
-        self, bins: OnsetBins, L: Array, best: Mask, fine: Indices, at_fine: Array
+    def adaptive_log_likelihood(
+        self, fine: Indices, at_fine: Array, L: Array, features: Array
     ) -> DirectionLogLikelihood:
-        """Combine L (C,) of the coarse cells with L at the fine points of the `best` cells (C,)."""
+        """Combine L at grid rows `fine` with L (C,) of the coarse cells that have none of them."""
         coarse, cell = self.cells
-        far = np.flatnonzero(~best)
-        sizes = np.bincount(cell, minlength=len(L))[far]
-        weight = float(bin_weights(bins.f).sum())
+        far = np.setdiff1d(np.arange(len(coarse)), cell[fine])
+        sizes = np.bincount(cell, minlength=len(coarse))[far]
         return DirectionLogLikelihood(
-            np.concatenate([self.grid[fine], self.grid[coarse[far]]]),
+            self.grid[np.concatenate([fine, coarse[far]])],
             np.concatenate([at_fine, L[far]]),
             np.concatenate([np.ones(len(fine)), sizes]),
-            np.array(
-                [
-                    float(at_fine.max()) / max(weight, 1e-9),
-                    min(float(np.median(bins.snr_db)), 60.0),
-                    np.log2(max(len(bins), 1)),
-                ]
-            ),
+            features,
         )
+
+
+def _features(bins: OnsetBins, at_fine: Array) -> Array:
+    """Return φ (3,) of one sound with these bins; see `DirectSoundModel.log_likelihood`."""
+    nats_per_bin = float(at_fine.max()) / max(float(bin_weights(bins.f).sum()), 1e-9)
+    snr_db = min(float(np.median(bins.snr_db)), 60.0)
+    return np.array([nats_per_bin, snr_db, np.log2(max(len(bins), 1))])
 
 
 def best_cells(L: Array, count: int) -> Mask:

@@ -27,7 +27,7 @@ import numpy as np
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.geometry.front_prior import FRONT_PRIOR
-from earatlas.localization.detected_sources import weighted_median
+from earatlas.localization.detected_sources import source_features
 from earatlas.localization.onset_likelihood import (
     N_TABLE_STEPS,
     DirectionLogLikelihood,
@@ -204,29 +204,15 @@ class OnsetBuffer:
         if not len(used):
             return None
         v, e = bin_weights(self._f[used]), other_likelihoods[used]
-        coarse, cell = self._sound.cells
         L = source_log_likelihoods(self.densities[used], v, e, weight).astype(np.float64)
-        best = best_cells(L, self._settings.fine_cells)
-        fine, far = np.flatnonzero(best[cell]), np.flatnonzero(~best)
+        fine = np.flatnonzero(best_cells(L, self._settings.fine_cells)[self._sound.cells[1]])
         g = self.densities_at(self._sound.grid[fine])[used]
         near = source_log_likelihoods(g, v, e, weight).astype(np.float64)
         top = weight * g[:, int(near.argmax())]
-        responsibilities = top / (top + e)
         diffuse = float(v @ np.log(e + weight))
-        own_weight = max(float(v @ responsibilities), 1e-9)
-        features = np.array(
-            [
-                (float(near.max()) - diffuse) / own_weight,
-                weighted_median(self._snr_db[used], responsibilities),
-                np.log2(max(float(responsibilities.sum()), 1.0)),
-            ]
-        )
-        return DirectionLogLikelihood(
-            self._sound.grid[np.concatenate([fine, coarse[far]])],
-            np.concatenate([near, L[far]]) - diffuse,
-            np.concatenate([np.ones(len(fine)), np.bincount(cell, minlength=len(L))[far]]),
-            features,
-        )
+        nats = float(near.max()) - diffuse
+        features = source_features(nats, v, top / (top + e), self._snr_db[used])
+        return self._sound.adaptive_log_likelihood(fine, near - diffuse, L - diffuse, features)
 
     def best_pair(self) -> Array | None:
         """Return the two directions (2, C) that explain the bins best, on any cone.
