@@ -254,18 +254,18 @@ class HeadFit:
 class SourceDiagnosis:
     """Diagnosis of the localization of one source.
 
-    Of the last four flags at most one holds, except that several sources and another head may both
+    Of the last five flags at most one holds, except that a second source and another head may both
     explain the same onsets.
     """
 
     recording: RecordingDiagnosis
     fit: HeadFit
     second_source_gain: float  # nats per onset that a second source adds; NaN: not tested
-    several_sources: bool  # two sources explain the onsets or the scatter of cues better than one
+    second_source: bool  # two sources explain the onsets better than one
+    scattered: bool  # several sources explain the scatter of the cues
     undirected: bool  # the onsets have no common direction
     other_head: bool  # the sound was recorded with another head
     small_room: bool  # the sound is not that of this head in the free field, but of a room
-    settings: DiagnosisSettings = _SETTINGS
 
     @classmethod
     def measure(
@@ -276,20 +276,19 @@ class SourceDiagnosis:
         settings: DiagnosisSettings = _SETTINGS,
     ) -> SourceDiagnosis:
         """Find the reason why a sound does not fit."""
-        several = undirected = other_head = small_room = False
+        undirected = other_head = small_room = False
         onsets, directed = recording.onsets, fit.nats_per_onset > settings.undirected_nats
         # The onsets of two sources may be those of one of them: where it is the louder one.
         # Rooms and faults of the input scatter cues as well.
         tested = not math.isnan(second_source_gain)
         explained = fit.reverberation.any_room or (onsets is not None and onsets.input_faults)
-        scattered = tested and directed and fit.scattered and not explained
-        if second_source_gain > settings.second_source_nats * (1 if directed else 2):
-            several = True
+        limit = settings.second_source_nats * (1 if directed else 2)
+        second_source = second_source_gain > limit
+        scattered = not second_source and tested and directed and fit.scattered and not explained
+        if second_source:
             # The onsets of one source at another head may resemble those of two sources.
             other_head = fit.deviating_head and second_source_gain < 2 * settings.second_source_nats
-        elif scattered:
-            several = True
-        elif not fit.fits:
+        elif not scattered and not fit.fits:
             undirected = recording.directional and fit.nats_per_onset < settings.undirected_nats
             explained = undirected or recording.reverberant or not recording.only_reverberant
             if fit.deviating_head:  # was determined in spite of the noise
@@ -301,12 +300,17 @@ class SourceDiagnosis:
             recording,
             fit,
             second_source_gain,
-            several,
+            second_source,
+            scattered,
             undirected,
             other_head,
             small_room,
-            settings,
         )
+
+    @property
+    def several_sources(self) -> bool:
+        """Whether several sources explain the onsets or the cues better than one."""
+        return self.second_source or self.scattered
 
     @property
     def directional(self) -> bool:
@@ -320,7 +324,7 @@ class SourceDiagnosis:
             yield from self.recording.doubts()
         if self.several_sources:
             gain, scatter = self.second_source_gain, self.fit.relative_variance
-            if gain > self.settings.second_source_nats:
+            if self.second_source:
                 reason = (
                     "two sources explain the onsets better than one "
                     f"(+{gain:.1f} nats per onset). Use separate to find each source."
