@@ -37,7 +37,7 @@ class InitializationSettings:
     candidate_sets: int = 2  # sets of candidate directions that VESSL tries
     trial_iterations: int = 4  # VESSL iterations of a trial
     multi_source_factor: float = 3.0  # normalized residual among M sources, per further source
-    max_relative_variance: float = 100.0  # median of v, relative to a single anechoic source
+    max_median_variance: float = 100.0  # median of v, relative to a single anechoic source
 
     def residual_factor(self, n_sources: int) -> float:
         """Return the tolerance of the residuals of M sources, relative to one source."""
@@ -207,8 +207,8 @@ class Initialization:
         head, q = self.separator.head, state.assignments
         weights = np.where(q > 1e-6, q, 0.0)  # negligible assignments do not count
         statistics = self.vessl.bins.restricted_to(head.layout).statistics(weights)
-        relative_variance = float(np.median(state.noise / self.separator.source_model.noise))
-        scatter = relative_variance / self.settings.max_relative_variance
+        median_variance = float(np.median(state.noise / self.separator.source_model.noise))
+        scatter = median_variance / self.settings.max_median_variance
         limit = head.calibration.max_residual * self.settings.residual_factor(len(state.sources))
         effective = head.calibration.effective_statistics(statistics, head.model.noise)
         residuals = head.model.normalized_residuals(effective, state.directions)
