@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from earatlas.errors import InputError
-from earatlas.geometry.flat import Circle, Cylinder, Plane
+from earatlas.geometry.cylinder import Circle, Cylinder
+from earatlas.geometry.plane import Plane
 from earatlas.geometry.space import Space
 from earatlas.geometry.sphere import Sphere
 
