@@ -25,7 +25,7 @@ from earatlas.separation.candidate_search import SourceCandidates
 from earatlas.separation.demixing.band_extension import extend_band
 from earatlas.separation.demixing.masks import apply_masks, binary_masks
 from earatlas.separation.demixing.rendering import render_sources
-from earatlas.separation.pipeline import SeparationProgress
+from earatlas.separation.progress import SeparationProgress
 from earatlas.separation.result import Scene
 from earatlas.separation.separator import ObservationSettings
 from earatlas.types import Array, Indices

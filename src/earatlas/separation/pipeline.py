@@ -20,9 +20,8 @@ the requested one (`earatlas.separation.demixing.band_extension`).
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,9 +42,11 @@ from earatlas.localization.diagnostics import Doubt, RecordingDiagnosis, SceneDi
 from earatlas.localization.doubts import with_findings
 from earatlas.localization.localizer import localize
 from earatlas.separation.assembly import OutputPlan, OutputSegment, SceneAssembler
+from earatlas.separation.demixing.dereverberation import explain_no_effect
 from earatlas.separation.demixing.rendering import Rendering, check_rendering
 from earatlas.separation.initialization import Initialization, OnsetDetections
 from earatlas.separation.model_order import fit_sources
+from earatlas.separation.progress import SeparationProgress
 from earatlas.separation.result import LocatedSource, Scene, SceneSummary, Source
 from earatlas.separation.separator import (
     MAX_SOURCES,
@@ -76,13 +77,7 @@ from earatlas.tracking.offline import (
 from earatlas.tracking.stitching import stitch_tracks
 from earatlas.types import Array, Progress, field_values
 
-__all__ = [
-    "SeparationOptions",
-    "SeparationProgress",
-    "separate",
-    "separate_file",
-    "source_file_name",
-]
+__all__ = ["SeparationOptions", "separate", "separate_file", "source_file_name"]
 
 
 @dataclass(frozen=True)
@@ -346,20 +341,16 @@ class _Separation:
 
     def _new_onset_masks(self) -> OnsetMasks | None:
         """Return storage for the masks at onset bins of static sources detected by onsets."""
-        head, detections = self._separator.head, self._fit.detections
-        localizer, onsets = head.reverberant_localizer, detections.onsets
-        if self._trajectories or localizer is None or onsets is None or not len(detections):
+        separator, detections = self._separator, self._fit.detections
+        settings, onsets = separator.onset_settings, detections.onsets
+        if self._trajectories or settings is None or onsets is None or not len(detections):
             return None
-        settings = localizer.direct_sound.onset_settings
-        return OnsetMasks(head.layout, settings, onsets, self.masks.n_sources)
+        return OnsetMasks(separator.layout, settings, onsets, self.masks.n_sources)
 
     def _scene_assembler(self, output: Recording, rate: int) -> SceneAssembler:
         """Return an assembler for the sources."""
         separator, options = self._separator, self._options
-        localizer = separator.head.reverberant_localizer
-        onset_settings = None
-        if localizer is not None and not self._trajectories and needs_source_onsets(self._fit):
-            onset_settings = localizer.direct_sound.onset_settings
+        alone = not self._trajectories and needs_source_onsets(self._fit)
         return SceneAssembler(
             separator.layout,
             self.masks.n_sources,
@@ -370,7 +361,7 @@ class _Separation:
                 rate,
                 output.chunks(rate),
                 output.offset,
-                onset_settings=onset_settings,
+                onset_settings=separator.onset_settings if alone else None,
                 reverberation=self._fit.detections.reverberation,
                 dry=options.dry,
             ),
@@ -392,7 +383,9 @@ class _Separation:
         Warns if dereverberation was requested and has no effect.
         """
         if self._options.dry and not self.assembler.dry:
-            warnings.warn(_no_dereverberation(self.observed.onsets), EaratlasWarning, stacklevel=4)
+            onsets = self.observed.onsets
+            reverberation = None if onsets is None else onsets.reverberation
+            warnings.warn(explain_no_effect(reverberation), EaratlasWarning, stacklevel=4)
         located, doubts = self._located()
         doubts = with_findings(clipped_findings(self._recording.clipped_fraction), doubts)
         return self.assembler.summary(located, doubts, self.masks.free_energies)
@@ -408,8 +401,9 @@ class _Separation:
             diagnosis = self._diagnose(located, self.observed.onsets)
             return located, tuple(diagnosis.doubts())
         if fit.vessl.directions is not None:
-            seconds = self.observed.samples / self._separator.layout.rate
-            recording = RecordingDiagnosis.measure(detections.onsets, seconds, fits=fit.anechoic)
+            recording = RecordingDiagnosis.measure(
+                detections.onsets, self.observed.seconds, fits=fit.anechoic
+            )
             return locate_given_sources(fit, recording), tuple(recording.doubts())
         source_onsets = self.assembler.source_onsets()
         mismatch = scene_mismatch(head, fit)
@@ -434,8 +428,8 @@ class _Separation:
         """Diagnose several sources; the reverberation is that which their signals follow."""
         if onsets is not None:
             onsets = replace(onsets, reverberation=self.assembler.reverberation)
-        seconds = self.observed.samples / self._separator.layout.rate
-        return diagnose_scene(self._separator.head, located, onsets, seconds, mismatch)
+        head, seconds = self._separator.head, self.observed.seconds
+        return diagnose_scene(head, located, onsets, seconds, mismatch)
 
 
 def _moving_trajectories(
@@ -449,61 +443,7 @@ def _moving_trajectories(
     if localizer is None or onsets is None or not len(detections):
         return []
     sound, directions = localizer.direct_sound, detections.directions
-    seconds = observed.samples / separator.layout.rate
-    options = TrajectoryOptions(seconds, n_sources, MAX_SOURCES)
+    options = TrajectoryOptions(observed.seconds, n_sources, MAX_SOURCES)
     if observed.single_block:
         return find_moving_trajectories(sound, onsets, directions, options)
     return stitch_tracks(sound, observed.segments, directions, options)
-
-
-def _no_dereverberation(onsets: OnsetBins | None) -> str:
-    """Return a warning that explains why the recording is not dereverberated."""
-    effect = "Dereverberation has no effect: the signals are not changed, and sum to the mixture"
-    if onsets is None:
-        return f"{effect}. This atlas has no model of reverberant rooms; learn the head again."
-    reverberation = onsets.reverberation
-    if np.isnan(reverberation.decay_seconds):
-        return f"{effect}. The recording has too few onsets to measure its reverberation."
-    return (
-        f"{effect}. The recording is not reverberant: sound decays by 60 dB in "
-        f"{reverberation.decay_seconds:.2f} s, in reverberant rooms in "
-        f"{reverberation.settings.reverberant_seconds:g} s or more."
-    )
-
-
-class SeparationProgress:
-    """Reports non-decreasing progress, as a fraction of the total time.
-
-    A long recording is read twice. Between the passes the sources are estimated, which takes as
-    long for a minute as for an hour. The first pass therefore counts as a fixed fraction
-    (docs/figures/settings/separation.md, "pipeline"); in the second, the remaining time is
-    extrapolated from the blocks that are done.
-    """
-
-    first_pass_fraction = 0.2  # estimated fraction of the total time that the first pass takes
-
-    def __init__(
-        self, report: Progress | None, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
-        self._report, self._clock = report, clock
-        self._start = self._second_start = clock()
-        self._last = 0.0
-
-    def report_first_pass(self, fraction: float) -> None:
-        """Report that a fraction of the first pass is done."""
-        self._report_fraction(self.first_pass_fraction * fraction)
-
-    def begin_second_pass(self) -> None:
-        """Start the clock of the second pass, once the sources are estimated."""
-        self._second_start = self._clock()
-
-    def report_second_pass(self, fraction: float) -> None:
-        """Report that a fraction of the second pass is done, at constant speed."""
-        now = self._clock()
-        remaining = (now - self._second_start) * (1 - fraction) / max(fraction, 1e-9)
-        self._report_fraction((now - self._start) / max(now - self._start + remaining, 1e-9))
-
-    def _report_fraction(self, fraction: float) -> None:
-        self._last = max(self._last, fraction)
-        if self._report is not None:
-            self._report(self._last, 1.0)

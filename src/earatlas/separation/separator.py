@@ -85,6 +85,9 @@ class Separator:
         self.settings = settings or ObservationSettings()
         self.source_model = SourceModel.from_ppam(head.model, layout, noise)
         self.candidate_search = CandidateSearch(head.model, layout)
+        localizer = head.reverberant_localizer
+        # None: the head has no model of reverberant rooms
+        self.onset_settings = None if localizer is None else localizer.direct_sound.onset_settings
 
     def coherent_bins(self, spectra: Spectra, floor_db: float) -> ObservedBins:
         """Return the observed bins with the highest coherence, at least half of them."""
@@ -157,6 +160,7 @@ class ObservedRecording:
     onsets: OnsetBins | None  # None if the head has no model of reverberant rooms
     segments: tuple[OnsetBins, ...]  # onsets of successive blocks; none if there is a single block
     samples: int  # length of the recording
+    seconds: float  # the same
     single_block: bool
     blocks: Iterator[ObservedBlock]
 
@@ -198,15 +202,15 @@ def observe_recording(
     if not len(bins):
         raise no_observed_bins_error()
     clear = separator.bins_above_noise(bins, levels, threshold)
-    onsets = None
+    onsets, seconds = None, end / layout.rate
     if detector is not None:
         detector.finish()
         onsets = detector.bins()
     if first.last:
-        return ObservedRecording(clear, onsets, (), end, True, iter([observed]))
+        return ObservedRecording(clear, onsets, (), end, seconds, True, iter([observed]))
     second_pass = _second_pass(separator, recording, rate, floor_db)
     clear = digest.with_merged_frames(clear)
-    return ObservedRecording(clear, onsets, tuple(segments), end, False, second_pass)
+    return ObservedRecording(clear, onsets, tuple(segments), end, seconds, False, second_pass)
 
 
 def _second_pass(

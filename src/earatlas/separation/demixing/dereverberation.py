@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from earatlas.features.reverberation import ReverberationEstimate
 from earatlas.features.stft import istft, squared_magnitude, stft
 from earatlas.types import Array, Complex, Spectra
 
@@ -29,6 +30,7 @@ __all__ = [
     "DereverberationSettings",
     "delayed_frames",
     "dereverberate",
+    "explain_no_effect",
     "weighted_prediction_error",
 ]
 
@@ -117,3 +119,17 @@ def delayed_frames(X: Spectra, delay: int, taps: int) -> Complex:
         lag = delay + k
         z[:, ears * k : ears * (k + 1), lag:] = X[:, :, : T - lag].swapaxes(0, 1)
     return z
+
+
+def explain_no_effect(reverberation: ReverberationEstimate | None) -> str:
+    """Return a warning that explains why a recording with this reverberation is not changed."""
+    effect = "Dereverberation has no effect: the signals are not changed, and sum to the mixture"
+    if reverberation is None:
+        return f"{effect}. This atlas has no model of reverberant rooms; learn the head again."
+    if np.isnan(reverberation.decay_seconds):
+        return f"{effect}. The recording has too few onsets to measure its reverberation."
+    return (
+        f"{effect}. The recording is not reverberant: sound decays by 60 dB in "
+        f"{reverberation.decay_seconds:.2f} s, in reverberant rooms in "
+        f"{reverberation.settings.reverberant_seconds:g} s or more."
+    )
