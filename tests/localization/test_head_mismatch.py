@@ -27,7 +27,7 @@ from earatlas.ppam.cue_bands import CueBands
 from earatlas.ppam.head_deviations import HeadDeviations
 from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.separation.initialization import Initialization, OnsetDetections
-from earatlas.separation.result import Evidence, LocatedSource
+from earatlas.separation.located_source import Evidence, LocatedSource
 from earatlas.separation.source_directions import (
     SceneMismatch,
     diagnose_scene,

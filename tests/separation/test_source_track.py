@@ -9,7 +9,8 @@ from made_scenes import posterior_at
 
 import earatlas as ea
 from earatlas.separation.assembly import LevelMeter, SourceLevels, SpectrogramSettings
-from earatlas.separation.result import Evidence, LocatedSource, SourceSummary, SourceTrack
+from earatlas.separation.located_source import Evidence, LocatedSource
+from earatlas.separation.result import SourceSummary, SourceTrack
 
 
 def measure_levels(signals: np.ndarray, rate: int, cuts: list[int]) -> SourceLevels:

@@ -25,13 +25,12 @@ from earatlas.separation.demixing.dereverberation import dereverberate
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues
 from earatlas.separation.demixing.rendering import Rendering, render_sources
 from earatlas.separation.demixing.time_varying import separate_moving
+from earatlas.separation.located_source import LocatedSource, Trajectory
 from earatlas.separation.result import (
-    LocatedSource,
     SceneSummary,
     SourceSummary,
     SourceTrack,
     SpectrogramSummary,
-    Trajectory,
 )
 from earatlas.separation.separator import ObservedBlock
 from earatlas.types import Array, Complex, Indices, Mask, Single, Spectra

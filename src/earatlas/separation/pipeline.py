@@ -45,9 +45,10 @@ from earatlas.separation.assembly import OutputPlan, OutputSegment, SceneAssembl
 from earatlas.separation.demixing.dereverberation import explain_no_effect
 from earatlas.separation.demixing.rendering import Rendering, check_rendering
 from earatlas.separation.initialization import Initialization, OnsetDetections
+from earatlas.separation.located_source import LocatedSource
 from earatlas.separation.model_order import fit_sources
 from earatlas.separation.progress import SeparationProgress
-from earatlas.separation.result import LocatedSource, Scene, SceneSummary, Source
+from earatlas.separation.result import Scene, SceneSummary, Source
 from earatlas.separation.separator import (
     MAX_SOURCES,
     ObservedRecording,

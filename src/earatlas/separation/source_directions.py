@@ -49,7 +49,7 @@ from earatlas.numerics import linear_assignment
 from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.separation.assembly import SeparatedBlock
 from earatlas.separation.initialization import SourceFit
-from earatlas.separation.result import Evidence, LocatedSource
+from earatlas.separation.located_source import Evidence, LocatedSource
 from earatlas.tracking.offline import EstimatedTrajectory
 from earatlas.types import Array
 
