@@ -3,11 +3,13 @@
     python benchmarks/data_flow.py [--list]
 
 The calls are `Atlas.localize`, `Atlas.separate` and `Live.push` with 3 s of two synthetic talkers
-and the shipped atlas of the simulated head. Imports and the creation of the separator are not
-counted; comprehensions and lambda functions are not functions here. `--list` also prints the files.
+and the shipped atlas of the simulated head. Imports, the bodies of classes that they run, and the
+creation of the separator are not counted; comprehensions and lambda functions are not functions
+here. `--list` also prints the files.
 """
 
 import argparse
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +26,8 @@ def visited(call: Callable[[], object]) -> tuple[set[str], set[tuple[str, str]]]
 
     def profile(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(PACKAGE) and code.co_name[0] != "<":
+        is_function = code.co_flags & inspect.CO_OPTIMIZED and code.co_name[0] != "<"
+        if event == "call" and is_function and code.co_filename.startswith(PACKAGE):
             file = str(Path(code.co_filename).relative_to(PACKAGE))
             functions.add((file, code.co_qualname))
 
