@@ -297,7 +297,9 @@ def test_calibration_with_known_errors() -> None:
     calibration = fit_calibration(models, held_out)
     levels = np.array(
         [
-            calibration.posterior(model, held_out.statistics[n]).credible_level(truth, 300)
+            calibration.calibrated_posterior(model, held_out.statistics[n])[0].credible_level(
+                truth, 300
+            )
             for n, (model, truth) in enumerate(zip(models, truths, strict=True))
         ]
     )

@@ -144,20 +144,12 @@ class OnsetBins:
 
     @classmethod
     def concatenate(cls, parts: Sequence[OnsetBins]) -> OnsetBins:
-        """Concatenate the bins of all parts of a recording, ordered by frequency."""
-        return cls._concatenate_unsorted(parts).by_frequency()
-
-    @classmethod
-    def _concatenate_unsorted(cls, parts: Sequence[OnsetBins]) -> OnsetBins:
+        """Concatenate the bins of several parts of a recording, in this order."""
         f, t, z, rise, snr = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("f", "t", "z", "rise_db", "snr_db")
         )
         return replace(parts[-1], f=f, t=t, z=z, rise_db=rise, snr_db=snr)
-
-    def append(self, later: OnsetBins) -> OnsetBins:
-        """Return the bins of this and a later part, in this order."""
-        return self._concatenate_unsorted([self, later])
 
     def by_frequency(self) -> OnsetBins:
         """Return the bins ordered by frequency, then time."""
@@ -166,7 +158,7 @@ class OnsetBins:
     @classmethod
     def merge_overlapping(cls, parts: Sequence[OnsetBins]) -> tuple[OnsetBins, list[Indices]]:
         """Return the distinct bins of overlapping parts, and the indices (b,) of each part."""
-        bins = cls.concatenate(parts)
+        bins = cls.concatenate(parts).by_frequency()
         is_first = np.ones(len(bins), dtype=bool)
         is_first[1:] = (np.diff(bins.f) != 0) | (np.diff(bins.t) != 0)
         unique = bins[is_first]

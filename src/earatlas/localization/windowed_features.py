@@ -86,7 +86,8 @@ class WindowedFeatures:
             self._add(last)
 
     def _add(self, new: OnsetBins) -> None:
-        self._recent = new if self._recent is None else self._recent.append(new)
+        parts = [new] if self._recent is None else [self._recent, new]
+        self._recent = OnsetBins.concatenate(parts)
 
     def onsets(self, begin: float, frames: float) -> OnsetBins | None:
         """Return all onsets of a window, sorted by time; windows must be requested in order."""

@@ -82,10 +82,6 @@ class Calibration:
     max_residual: float = math.inf  # largest usual normalized residual; inf: never relax
     frame_noise: Array | None = field(default=None, compare=False)  # (D,) variance of one frame
 
-    def posterior(self, model: PPAM, statistics: CueStatistics) -> DirectionPosterior:
-        """Return the calibrated posterior: saturated, tempered and convolved with the kernel."""
-        return self.calibrated_posterior(model, statistics)[0]
-
     def calibrated_posterior(
         self, model: PPAM, statistics: CueStatistics
     ) -> tuple[DirectionPosterior, float]:

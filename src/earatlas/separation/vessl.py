@@ -56,7 +56,7 @@ from earatlas.separation.source_model import (
     SourcePosterior,
     expected_log_likelihood,
 )
-from earatlas.types import Array, Indices, Spectra
+from earatlas.types import Array, Indices, Mask, Spectra
 
 __all__ = ["VESSL", "VESSLState", "cue_moments"]
 
@@ -252,10 +252,10 @@ class VESSL:
         if self.directions is not None:
             places = enumerate(self.directions)
             return tuple(model.posterior_at(x, statistics[m], v) for m, x in places)
-        charts = [None] * M if every_chart else [s.active_charts for s in state.sources]
-        return tuple(
-            model.posterior(statistics[m], v, c) for m, c in enumerate(charts or [None] * M)
-        )
+        charts: list[Mask | None] = [None] * M
+        if not every_chart:
+            charts = [source.active_charts for source in state.sources]
+        return tuple(model.posterior(statistics[m], v, c) for m, c in enumerate(charts))
 
     def run(self, state: VESSLState, steps: int | None = None) -> VESSLState:
         """Iterate until the free energy converges.

@@ -235,7 +235,9 @@ def _overlapping_segments(
         # The end follows from the number of frames; there may be no onset near it.
         last = number == len(blocks) - 1
         end = n_windows if last else min(int(np.ceil(block.frames / frames_per_window)), n_windows)
-        onsets = block if before is None else OnsetBins.concatenate([before, block])
+        onsets = block
+        if before is not None:
+            onsets = OnsetBins.concatenate([before, block]).by_frequency()
         onsets = onsets[np.flatnonzero(onsets.t >= first * frames_per_window)]
         t = np.maximum(onsets.t - round(first * frames_per_window), 0)
         yield _Segment(first, replace(onsets, t=t), (end - first) * settings.window_seconds)
