@@ -16,8 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from numpy.typing import ArrayLike
 
-from earatlas.atlas_format import VERSION, from_contents, to_contents
-from earatlas.container import container_digest, read_container, write_container
+from earatlas.atlas_format import from_contents, to_contents
+from earatlas.container import (
+    ATLAS_VERSION,
+    container_digest,
+    read_container,
+    write_container,
+)
 from earatlas.errors import InputError, SettingHint, abbreviate, check_path
 from earatlas.features.audio import Audio
 from earatlas.features.audio_checks import check_audio
@@ -546,12 +551,12 @@ class Atlas(LearnedHead):
         InputError
             If the file cannot be written.
         """
-        return write_container(path, "atlas", VERSION, *to_contents(self))
+        return write_container(path, "atlas", ATLAS_VERSION, *to_contents(self))
 
     @cached_property
     def digest(self) -> str:
         """Hash of the contents, the same in memory and in a file."""
-        return container_digest("atlas", VERSION, *to_contents(self))
+        return container_digest("atlas", ATLAS_VERSION, *to_contents(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -586,7 +591,7 @@ class Atlas(LearnedHead):
                 f"atlas must be a file that `earatlas learn` wrote, got the sound '{path}'. "
                 "The atlas comes first, recordings after it."
             )
-        about, arrays = read_container(path, "atlas", VERSION)
+        about, arrays = read_container(path, "atlas", ATLAS_VERSION)
         # An atlas of many heads is a class of the layer above, which is loaded only if needed.
         kind: type[Self] = cls
         if "population" in about:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.container import ATLAS_VERSION
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.spaces import Space, space_from_dict
 from earatlas.localization.head_mismatch import Unit
@@ -22,9 +21,7 @@ from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.model import PPAM
 from earatlas.types import Array
 
-__all__ = ["VERSION", "from_contents", "to_contents"]
-
-VERSION = ATLAS_VERSION  # no other one is read
+__all__ = ["from_contents", "to_contents"]
 
 
 # Evidence: docs/figures/settings/atlas.md, "atlas_format".

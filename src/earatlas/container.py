@@ -22,7 +22,7 @@ from earatlas.types import Array
 
 __all__ = ["ATLAS_VERSION", "container_digest", "read_container", "write_container"]
 
-ATLAS_VERSION = 3  # of the file format of atlases
+ATLAS_VERSION = 3  # of the file format of atlases; no other one is read
 
 _HALF_PRECISION = "population."  # beginning of the names of arrays that are stored as float16
 

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.atlas import PEOPLE_ATLAS, Atlas
-from earatlas.atlas_format import VERSION
-from earatlas.container import container_digest, write_container
+from earatlas.container import ATLAS_VERSION, container_digest, write_container
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.features.audio import Audio
 from earatlas.features.audio_checks import check_audio
@@ -215,12 +214,16 @@ class PopulationAtlas(Atlas, LearnedPopulation):
         Path
             The same path.
         """
-        return write_container(path, "atlas", VERSION, *to_population_contents(self, self.listener))
+        return write_container(
+            path, "atlas", ATLAS_VERSION, *to_population_contents(self, self.listener)
+        )
 
     @cached_property
     def digest(self) -> str:
         """Hash of the contents, the same in memory and in a file."""
-        return container_digest("atlas", VERSION, *to_population_contents(self, self.listener))
+        return container_digest(
+            "atlas", ATLAS_VERSION, *to_population_contents(self, self.listener)
+        )
 
     @classmethod
     def _from_contents(cls, about: dict[str, Any], arrays: dict[str, Array]) -> Self:
