@@ -120,7 +120,7 @@ def test_pair_calibration_uses_both_sources(
 
 
 def test_saved_atlas_contains_pair_calibration(tmp_path: Path, atlas: ea.Atlas) -> None:
-    """Values are exact after loading; earlier atlases without the calibration are read."""
+    """Values are exact after loading; atlases without the calibration are read."""
     assert atlas.reverberant_localizer is not None
     atlas.save(tmp_path / "current.atlas")
     loaded = ea.Atlas.load(tmp_path / "current.atlas").reverberant_localizer

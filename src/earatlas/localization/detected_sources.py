@@ -203,9 +203,9 @@ def _weighted_median(values: Array, weights: Array) -> float:
 
 
 def detected_source_posterior(
-    localizer: ReverberantLocalizer, source: DetectedSource
+    localizer: ReverberantLocalizer, likelihood: DirectionLogLikelihood
 ) -> DirectionPosterior:
-    """Return the calibrated posterior of one of several sources.
+    """Return the calibrated posterior of one of several sources, or of one of several tracks.
 
     Its spread was measured for similar sources in simulated scenes of two sources
     (`earatlas.training.reverberant`).
@@ -213,8 +213,8 @@ def detected_source_posterior(
     space = localizer.direct_sound.space
     if localizer.multi_source_calibration is None:
         # The calibration for a single source is overconfident here.
-        return widen_posterior(localizer.score_calibration.posterior(space, source.log_likelihood))
-    return localizer.multi_source_calibration.posterior(space, source.log_likelihood)
+        return widen_posterior(localizer.score_calibration.posterior(space, likelihood))
+    return localizer.multi_source_calibration.posterior(space, likelihood)
 
 
 def widen_posterior(posterior: DirectionPosterior, amount: float = 1.0) -> DirectionPosterior:

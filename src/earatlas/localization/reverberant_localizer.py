@@ -48,7 +48,9 @@ class ReverberantLocalizer:
 
     direct_sound: DirectSoundModel
     score_calibration: ScoreCalibration  # for a single source
-    multi_source_calibration: ScoreCalibration | None = None  # for one of several; None: old atlas
+    multi_source_calibration: ScoreCalibration | None = (
+        None  # for one of several; None: a population
+    )
     residual_threshold: float = 1.0  # normalized residual up to which onsets are not used
 
     def combine(
@@ -193,19 +195,13 @@ class ReverberantLocalizer:
             name: array.astype(np.float32).astype(np.float64)
             for name, array in self.to_arrays().items()
         }
-        sound, multi_source = self.direct_sound, self.multi_source_calibration
-        copied = ReverberantLocalizer.from_arrays(sound.space, arrays, self.to_dict())
-        rounded_multi_source = copied.multi_source_calibration
-        if multi_source is not None and rounded_multi_source is not None:
-            rounded_multi_source = replace(rounded_multi_source, settings=multi_source.settings)
-        return replace(  # files do not hold these settings
-            copied,
-            direct_sound=replace(copied.direct_sound, settings=sound.settings),
-            score_calibration=replace(
-                copied.score_calibration, settings=self.score_calibration.settings
-            ),
-            multi_source_calibration=rounded_multi_source,
-        )
+        copied = ReverberantLocalizer.from_arrays(self.direct_sound.space, arrays, self.to_dict())
+        kept = {  # files do not hold these settings
+            name: replace(getattr(copied, name), settings=part.settings)
+            for name in ("direct_sound", "score_calibration", "multi_source_calibration")
+            if (part := getattr(self, name)) is not None
+        }
+        return replace(copied, **kept)
 
 
 def _calibration_arrays(calibration: ScoreCalibration | None, prefix: str) -> dict[str, Array]:

@@ -207,7 +207,7 @@ def locate_static_sources(
         elif doubtful:  # its onsets duplicate those of another source: use the masks' posterior
             posterior, evidence = widen_posterior(posterior), replace(evidence, direct=False)
         elif evidence.direct:
-            posterior = detected_source_posterior(localizer, own)
+            posterior = detected_source_posterior(localizer, own.log_likelihood)
         if mismatch is not None and mismatch.other_head and not doubtful:
             posterior = mismatch.posterior(m, own)
         doubts = (existence_doubt(own.evidence),) if doubtful else ()

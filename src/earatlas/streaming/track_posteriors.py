@@ -24,7 +24,7 @@ from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.front_prior import apply_front_prior
-from earatlas.localization.detected_sources import widen_posterior
+from earatlas.localization.detected_sources import detected_source_posterior, widen_posterior
 from earatlas.localization.diagnostics import HeadFit
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
@@ -128,10 +128,10 @@ class TrackPosteriors:
         """Return the posterior relative to the head, with the prior of front before rear."""
         space, localizer = self._head.space, self._localizer
         likelihood = replace(likelihood, directions=space.rotated(likelihood.directions, -yaw))
-        calibration = localizer.multi_source_calibration if n_tracks > 1 else None
-        posterior = (calibration or localizer.score_calibration).posterior(space, likelihood)
-        if n_tracks > 1 and calibration is None:
-            posterior = widen_posterior(posterior)
+        if n_tracks > 1:
+            posterior = detected_source_posterior(localizer, likelihood)
+        else:
+            posterior = localizer.score_calibration.posterior(space, likelihood)
         fit = _Fit(posterior, nats_per_onset=float(likelihood.features[0]))
         if cues is not None and float(np.mean(cues.counts)) >= self._settings.min_cue_frames:
             fit = self._with_cues(fit, likelihood, cues, onsets, n_tracks)
