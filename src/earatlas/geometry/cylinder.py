@@ -107,6 +107,28 @@ class Circle(Space):
         azimuth = grid_axis(-180.0, 180.0, spacing, closed=True)
         return np.stack([azimuth, np.zeros_like(azimuth)], axis=-1)
 
+    def measured_arc(self, directions: Array) -> Array:
+        """Return one point per degree of the circle, or of its measured part.
+
+        Parameters
+        ----------
+        directions : ndarray of shape (N, 2)
+            Measured directions; a gap of more than 2.5 times their spacing was not measured.
+
+        Returns
+        -------
+        ndarray of shape (G, 2)
+            Azimuth and elevation in degrees.
+        """
+        azimuth = np.sort(directions[:, 0])
+        gaps = np.diff(azimuth, append=azimuth[0] + 360)
+        widest = int(gaps.argmax())
+        low, high = -179.0, 180.0
+        if gaps[widest] >= 2.5 * np.median(gaps):
+            low, high = np.ceil(azimuth[widest] + gaps[widest]), np.floor(azimuth[widest] + 360)
+        degrees = wrap_degrees(np.arange(low, high + 1))
+        return np.stack([degrees, np.full(len(degrees), directions[0, 1])], axis=-1)
+
     def contains(self, directions: Array) -> Mask:
         """Return which directions lie at the elevation that is nearest to 0.
 

@@ -34,7 +34,7 @@ import numpy as np
 
 from earatlas.features.input_plausibility import InterauralLimits
 from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
-from earatlas.geometry.angles import to_vectors, wrap_degrees
+from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.neighbours import nearest_neighbours
 from earatlas.geometry.spaces import Circle, Space, Sphere
 from earatlas.hrtf.interaural_templates import InterauralTemplates, LocalLinearInterpolation
@@ -163,7 +163,7 @@ class DirectSoundModel:
         """(G, C) fine grid points within the measured directions."""
         known = self.templates.directions
         if isinstance(self.space, Circle):
-            return _arc(known)
+            return self.space.measured_arc(known)
         grid = self.space.grid(self.fine_degrees)
         widest = np.radians(max(6.0, 1.5 * self.spacing_degrees))
         gap = nearest_neighbours(to_vectors(known), to_vectors(grid), max_chord=widest)[0][:, 0]
@@ -441,15 +441,3 @@ def best_cells(L: Array, count: int) -> Mask:
     best = np.zeros(len(L), dtype=bool)
     best[np.argpartition(-L, count - 1)[:count]] = True
     return best
-
-
-def _arc(known: Array) -> Array:
-    """Return one point per degree of a circle, or of its measured part."""
-    azimuth = np.sort(known[:, 0])
-    gaps = np.diff(azimuth, append=azimuth[0] + 360)
-    widest = int(gaps.argmax())  # the part that was not measured
-    low, high = -179.0, 180.0
-    if gaps[widest] >= 2.5 * np.median(gaps):
-        low, high = np.ceil(azimuth[widest] + gaps[widest]), np.floor(azimuth[widest] + 360)
-    degrees = wrap_degrees(np.arange(low, high + 1))
-    return np.stack([degrees, np.full(len(degrees), known[0, 1])], axis=-1)
