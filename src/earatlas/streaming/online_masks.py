@@ -30,7 +30,7 @@ from earatlas.separation.bin_assignment import CueDensities, WeightCells, respon
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues
 from earatlas.separation.separator import Separator
 from earatlas.separation.source_model import SourcePosterior
-from earatlas.separation.vessl import VESSL
+from earatlas.separation.vessl import VESSL, cue_moments
 from earatlas.types import Array, Complex, Indices, Mask
 
 __all__ = ["OnlineMaskSettings", "OnlineMasks"]
@@ -71,7 +71,6 @@ class OnlineMasks:
         self._noise = self._model.noise
         self._statistics: dict[int, CueStatistics] = {}
         self._sources: dict[int, SourcePosterior] = {}
-        self._cues: dict[int, tuple[Array, Array]] = {}
         self._frames: list[Complex] = []
         self._peak = 0.0
         self._updates = 0
@@ -104,7 +103,7 @@ class OnlineMasks:
     def masks_at_directions(self, spectra: Complex, directions: Array) -> Array:
         """Return the masks (M, F, T) of earlier frames for sources at directions (M, C)."""
         trial = copy.copy(self)
-        trial._statistics, trial._sources, trial._cues, trial._priors = {}, {}, {}, {}
+        trial._statistics, trial._sources, trial._priors = {}, {}, {}
         trial._frames, trial._updates = [spectra], 0
         trial.update(dict(enumerate(directions)), {})
         return trial.masks_of(spectra, range(len(directions)))
@@ -116,7 +115,7 @@ class OnlineMasks:
             return np.ones((M, F, T))
         f, t = (index.ravel() for index in np.indices((F, T)))
         bins = ObservedBins.at(spectra, self._model.layout, f, t)
-        cues, squares = (np.stack([self._cues[i][part] for i in ids]) for part in (0, 1))
+        cues, squares = cue_moments([self._sources[i] for i in ids])
         logs = CueDensities.from_moments(cues, squares, self._noise).of_bins(bins)
         audible = bins.level_db >= Threshold().floor_db(self._peak)
         cells = WeightCells(F, T, self._model.settings.weight_bands)
@@ -141,7 +140,7 @@ class OnlineMasks:
         statistics that the motion of a track voids.
         """
         for removed in set(self._statistics) - set(directions):
-            for known in (self._statistics, self._cues, self._sources, self._priors):
+            for known in (self._statistics, self._sources, self._priors):
                 del known[removed]
         ids = list(directions)
         for track_id in set(ids) - set(self._statistics):
@@ -173,7 +172,6 @@ class OnlineMasks:
         for m, i in enumerate(ids):
             self._statistics[i] = statistics[m]
             self._sources[i] = state.sources[m]
-            self._cues[i] = (state.sources[m].cues, state.sources[m].squares)
 
     def expected_cues(self, ids: Sequence[int]) -> ExpectedCues:
         """Return the cues that the head predicts for tracks at their directions."""
@@ -216,7 +214,6 @@ class OnlineMasks:
         self._statistics[track_id] = CueStatistics(zeros, zeros, zeros, 0.0)
         prior = self._direction_prior(track_id, direction)
         self._sources[track_id] = self._model.posterior(prior, self._noise)
-        self._cues[track_id] = (self._sources[track_id].cues, self._sources[track_id].squares)
 
     def _direction_prior(self, track_id: int, direction: Array) -> CueStatistics:
         """Return the prior statistics of a track's direction, cached until the track moves."""
