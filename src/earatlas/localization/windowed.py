@@ -23,7 +23,6 @@ from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.recording import Recording
 from earatlas.features.sample_checks import clipped_findings
 from earatlas.features.statistics import CueStatistics
-from earatlas.geometry.head_yaw import Yaw
 from earatlas.geometry.posterior_summary import summarize_posteriors
 from earatlas.geometry.spaces import Sphere
 from earatlas.localization.doubts import with_findings
@@ -53,6 +52,8 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = ["Track", "WindowSettings", "WindowedLocalizer", "localize_windows"]
+
+_Windows = Iterator[tuple[int, Localization]]  # first frame and result of each window
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,13 +223,14 @@ class WindowedLocalizer:
         *,
         progress: Progress | None = None,
     ) -> None:
-        windows.frames(head.layout)  # raise an InputError here, not in the first iteration
+        self._step, self._length = windows.frames(head.layout)  # frames per hop, hops per window
         self._yaw = check_yaw(windows.yaw, head.space)
         self._yaw.check_end(recording.seconds)
         self._head, self._recording, self._windows = head, recording, windows
         without_offset = recording.without_dc_offset()
         self._clipped = clipped_findings(without_offset.clipped_fraction)
         self._features = WindowedFeatures(head, without_offset)
+        self._frame_seconds = head.layout.hop / head.layout.rate
         self._localizations = self._localize(progress)
 
     def __iter__(self) -> Iterator[tuple[float, Localization]]:
@@ -241,11 +243,12 @@ class WindowedLocalizer:
         return next(self._localizations)
 
     def _localize(self, progress: Progress | None) -> Iterator[tuple[float, Localization]]:
-        head = self._head
-        localize_all = _localize_rotating if np.ptp(self._yaw.degrees) else _localize_static
+        rotating = np.ptp(self._yaw.degrees) > 0
+        hops = self._features.hops(self._step, self._windows.threshold)
+        windows = self._localize_rotating(hops) if rotating else self._localize_static(hops)
         # Frame t is centred on t hops of the layout.
-        seconds, total = head.layout.hop / head.layout.rate, self._recording.seconds
-        for begin, window in localize_all(head, self._features, self._windows, self._yaw):
+        seconds, total = self._frame_seconds, self._recording.seconds
+        for begin, window in windows:
             frames = window.seconds / seconds
             yield (begin + 0.5 * (frames - 1)) * seconds, window
             if progress is not None:
@@ -270,77 +273,53 @@ class WindowedLocalizer:
         whole = require_observed(localize_poses(self._head, [pose], onsets, yaws))
         return replace(whole, doubts=with_findings(self._clipped, whole.doubts))
 
+    def _localize_static(self, hops: Iterable[HopStatistics]) -> _Windows:
+        """Yield (first frame, localization) of each window of a static head, many at once."""
+        begin = 0
+        for windows in sliding_statistics(hops, self._length):
+            begins = (begin + self._step * np.arange(len(windows))).tolist()
+            spans = zip(begins, windows.frames.tolist(), strict=True)
+            onsets = [self._features.onsets(first, frames) for first, frames in spans]
+            yield from zip(begins, self._localize_batch(windows, onsets), strict=True)
+            begin += self._step * len(windows)
 
-def _localize_static(
-    head: LearnedHead, features: WindowedFeatures, settings: WindowSettings, yaw: Yaw
-) -> Iterator[tuple[int, Localization]]:
-    """Yield (first frame, localization) of each window of a static head, many at once."""
-    step, length = settings.frames(head.layout)
-    localizer, begin = _WindowBatchLocalizer(head, float(yaw.degrees[0])), 0
-    for windows in sliding_statistics(features.hops(step, settings.threshold), length):
-        begins = begin + step * np.arange(len(windows))
-        spans = zip(begins.tolist(), windows.frames.tolist(), strict=True)
-        onsets = [features.onsets(first, frames) for first, frames in spans]
-        yield from zip(begins.tolist(), localizer(windows, onsets), strict=True)
-        begin += step * len(windows)
-
-
-class _WindowBatchLocalizer:
-    """Localizer of many windows at once, for a head with a constant yaw.
-
-    The results are those of `localize_poses` without the test for several sources. On the sphere,
-    the summaries of all posteriors (direction, mean, radius, area) are computed together.
-    """
-
-    def __init__(self, head: LearnedHead, yaw_degrees: float) -> None:
-        self._head, self._yaw = head, yaw_degrees
-        self._silence: Localization | None = None  # the result of every window without bins
-
-    def __call__(
+    def _localize_batch(
         self, windows: HopStatistics, onsets: Sequence[OnsetBins | None]
     ) -> Iterator[Localization]:
-        """Yield the localization of each window; its onsets are sorted by time."""
-        layout = self._head.layout
-        shares = observed_shares(layout, windows.table[0], windows.frames)
-        rows = np.flatnonzero(windows.table[0].any(axis=1))
-        observed = iter(self._localize(windows, rows, [onsets[n] for n in rows.tolist()], shares))
-        for n, frames in enumerate(windows.frames.tolist()):
-            if windows.table[0, n].any():
-                yield next(observed)
-            else:
-                yield replace(self._silent(windows), seconds=frames * layout.hop / layout.rate)
+        """Yield the localization of each window; its onsets are sorted by time.
 
-    def _silent(self, windows: HopStatistics) -> Localization:
-        if self._silence is None:
-            nothing = np.zeros(windows.table.shape[-1])
-            statistics = CueStatistics(nothing, nothing, nothing)
-            self._silence = localize_poses(self._head, [Pose(0.0, statistics)], None, np.zeros(0))
-        return self._silence
+        The results are those of `localize_poses` without the test for several sources.
+        """
+        observed = windows.table[0].any(axis=1)
+        localized = iter(self._localize_observed(windows, np.flatnonzero(observed), onsets))
+        for is_observed, frames in zip(observed, windows.frames.tolist(), strict=True):
+            yield next(localized) if is_observed else self._silent(frames)
 
-    def _localize(
-        self,
-        windows: HopStatistics,
-        rows: Indices,
-        onsets: Sequence[OnsetBins | None],
-        shares: Array,
+    def _localize_observed(
+        self, windows: HopStatistics, rows: Indices, onsets: Sequence[OnsetBins | None]
     ) -> list[Localization]:
-        """Localize the windows in these rows, all of which have observed bins."""
+        """Localize the windows in these rows, all of which have observed bins.
+
+        On the sphere, the summaries of all posteriors (direction, mean, radius, area) are computed
+        together.
+        """
         if not len(rows):
             return []
-        head = self._head
-        counts, sums, squares = windows.table[:, rows]
-        statistics = CueStatistics(counts, sums, squares)
-        combined = head.calibrated_posteriors(statistics, onsets, all_charts=False)
-        frame = head.layout.hop / head.layout.rate
+        head, yaw = self._head, float(self._yaw.degrees[0])
+        shares = observed_shares(head.layout, windows.table[0], windows.frames)
+        chosen = [onsets[n] for n in rows.tolist()]
+        combined = head.calibrated_posteriors(
+            CueStatistics(*windows.table[:, rows]), chosen, all_charts=False
+        )
         localizations = [
             localization_from_posterior(
                 head,
-                calibrated.rotated(self._yaw),
+                calibrated.rotated(yaw),
                 own,
                 observed_share=float(shares[n]),
-                seconds=float(windows.frames[n]) * frame,
+                seconds=float(windows.frames[n]) * self._frame_seconds,
             )
-            for n, calibrated, own in zip(rows, combined, onsets, strict=True)
+            for n, calibrated, own in zip(rows, combined, chosen, strict=True)
         ]
         if isinstance(head.space, Sphere):
             posteriors = [localization.posterior for localization in localizations]
@@ -350,33 +329,38 @@ class _WindowBatchLocalizer:
                 posterior.cache_summary(summary)
         return localizations
 
+    def _localize_rotating(self, hops: Iterable[HopStatistics]) -> _Windows:
+        """Yield the same for a rotating head; hops of similar yaw are merged into poses."""
+        head, localizer = self._head, self._head.reverberant_localizer
+        for number, window in enumerate(_sliding_hops(hops, self._length)):
+            begin = number * self._step
+            starts = begin + self._step * np.arange(len(window))
+            centres = starts + 0.5 * (np.array([hop.frames for hop in window]) - 1)
+            yaws = self._yaw.at(centres * self._frame_seconds)
+            poses = merge_poses(map(Pose, yaws.tolist(), window))
+            statistics = total_statistics(poses)
+            if not statistics.counts.any():
+                yield begin, self._silent(statistics.frames)
+                continue
+            onsets = self._features.onsets(begin, statistics.frames)
+            times = np.zeros(0)
+            if onsets is not None and localizer is not None:
+                most = localizer.direct_sound.onset_settings.most_bins
+                onsets = onsets.by_frequency().strongest(most)
+                times = self._features.seconds_of(onsets)
+            yaw = self._yaw.at(times)
+            yield begin, localize_poses(head, poses, onsets, yaw, test_several=False)
 
-def _localize_rotating(
-    head: LearnedHead, features: WindowedFeatures, settings: WindowSettings, yaw: Yaw
-) -> Iterator[tuple[int, Localization]]:
-    """Yield the same for a rotating head; hops of similar yaw are merged into poses."""
-    step, length = settings.frames(head.layout)
-    silence: Localization | None = None
-    seconds = head.layout.hop / head.layout.rate
-    for number, hops in enumerate(_sliding_hops(features.hops(step, settings.threshold), length)):
-        begin = number * step
-        starts = begin + step * np.arange(len(hops))
-        centres = [start + 0.5 * (hop.frames - 1) for start, hop in zip(starts, hops, strict=True)]
-        parts = map(Pose, yaw.at(np.array(centres) * seconds).tolist(), hops)
-        poses = merge_poses(parts)
-        statistics = total_statistics(poses)
-        if not statistics.counts.any():  # all silent windows have the same posterior
-            silence = silence or localize_poses(head, [Pose(0.0, statistics)], None, np.zeros(0))
-            yield begin, replace(silence, seconds=statistics.frames * seconds)
-            continue
-        onsets = features.onsets(begin, statistics.frames)
-        times = np.zeros(0)
-        if onsets is not None and head.reverberant_localizer is not None:
-            onsets = onsets.by_frequency().strongest(
-                head.reverberant_localizer.direct_sound.onset_settings.most_bins
-            )
-            times = features.seconds_of(onsets)
-        yield begin, localize_poses(head, poses, onsets, yaw.at(times), test_several=False)
+    def _silent(self, frames: float) -> Localization:
+        """Return the localization of a window without observed bins."""
+        return replace(self._silence, seconds=frames * self._frame_seconds)
+
+    @cached_property
+    def _silence(self) -> Localization:
+        """All silent windows have the same posterior."""
+        nothing = np.zeros(self._head.layout.n_cues)
+        pose = Pose(0.0, CueStatistics(nothing, nothing, nothing))
+        return localize_poses(self._head, [pose], None, np.zeros(0))
 
 
 def _sliding_hops(parts: Iterable[HopStatistics], length: int) -> Iterator[list[CueStatistics]]:
