@@ -13,9 +13,8 @@ import earatlas as ea
 from earatlas.baselines import duet, messl, oracle
 from earatlas.evaluation.quality import mixture_quality
 from earatlas.experiments.vessl_as_published import separate_as_published
-from earatlas.features.cues import bin_power
 from earatlas.features.layout import Threshold
-from earatlas.features.stft import istft, stft
+from earatlas.features.stft import bin_power, istft, stft
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.separation.bin_assignment import CueDensities
 from earatlas.separation.demixing.masks import binary_masks

@@ -8,8 +8,9 @@ import numpy as np
 import oracles
 import pytest
 
-from earatlas.features.cues import bin_power, spectra_cues
+from earatlas.features.cues import spectra_cues
 from earatlas.features.layout import CueLayout
+from earatlas.features.stft import bin_power
 from earatlas.features.tf_bins import ObservedBins, full_band_layout, interaural_coherence
 
 # F=8: ILD at bins 0-6, IPD at bins 2-4, no cue at bin 7. The others have all cues, or one kind.

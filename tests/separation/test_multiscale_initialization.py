@@ -8,9 +8,8 @@ import pytest
 import earatlas as ea
 from earatlas.evaluation.directions import direction_errors
 from earatlas.experiments.vessl_as_published import paper_scales
-from earatlas.features.cues import bin_power
 from earatlas.features.layout import Threshold
-from earatlas.features.stft import stft
+from earatlas.features.stft import bin_power, stft
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.separation.multiscale_initialization import multiscale_vessl
 from earatlas.separation.source_model import SourceModel

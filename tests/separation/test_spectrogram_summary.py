@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout
+from earatlas.features.stft import bin_power
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.separation.assembly import SpectrogramAccumulator, SpectrogramSettings
 from earatlas.separation.result import SpectrogramSummary

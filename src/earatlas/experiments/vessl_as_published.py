@@ -14,9 +14,8 @@ import numpy as np
 
 from earatlas.experiments.bench import Bench
 from earatlas.experiments.models import paper_ppam
-from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout, Threshold
-from earatlas.features.stft import stft
+from earatlas.features.stft import bin_power, stft
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.separation.demixing.masks import apply_masks, binary_masks

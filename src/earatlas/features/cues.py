@@ -30,14 +30,13 @@ from earatlas.features.audio_checks import (
 from earatlas.features.audio_files import audio_seconds, read_blocks
 from earatlas.features.impulse_responses import responses_are_reverberant, transfer_functions
 from earatlas.features.layout import CueLayout, Threshold
-from earatlas.features.stft import FrameStream, squared_magnitude, stft
+from earatlas.features.stft import FrameStream, bin_power, squared_magnitude, stft
 from earatlas.numerics import convolve
 from earatlas.types import Array, Mask, Spectra
 
 __all__ = [
     "Cues",
     "audio_cues",
-    "bin_power",
     "cue_blocks",
     "mean_cues",
     "peak_power",
@@ -116,11 +115,6 @@ class Cues:
         mask = self.observed[self.layout.ipd_frequencies]
         cos, sin = np.split(self.values[len(self.layout.ild_frequencies) :], 2)
         return np.where(mask, np.arctan2(sin, cos), np.nan)
-
-
-def bin_power(spectra: Spectra, window: int) -> Array:
-    """Return the power (C, F, T) of bins 1 to F relative to a full-scale sine at their centre."""
-    return squared_magnitude(spectra[:, 1:]) * (4.0 / window) ** 2
 
 
 def spectra_cues(

@@ -15,10 +15,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout
 from earatlas.features.statistics import CueStatistics, LevelHistogram
-from earatlas.features.stft import FRAMES_AT_ONCE, stft
+from earatlas.features.stft import FRAMES_AT_ONCE, bin_power, stft
 from earatlas.types import Array, Indices, Spectra
 
 __all__ = ["HopStatistics", "hop_statistics", "sliding_statistics", "whole_statistics"]

@@ -28,9 +28,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from earatlas.features.cues import Cues, bin_power
+from earatlas.features.cues import Cues
 from earatlas.features.layout import CueLayout, Threshold
-from earatlas.features.stft import frame_groups
+from earatlas.features.stft import bin_power, frame_groups
 from earatlas.types import Array, Indices, Spectra
 
 __all__ = [

@@ -21,7 +21,15 @@ from numpy.typing import ArrayLike
 
 from earatlas.types import Array, Spectra
 
-__all__ = ["FRAMES_AT_ONCE", "FrameStream", "frame_groups", "istft", "squared_magnitude", "stft"]
+__all__ = [
+    "FRAMES_AT_ONCE",
+    "FrameStream",
+    "bin_power",
+    "frame_groups",
+    "istft",
+    "squared_magnitude",
+    "stft",
+]
 
 FRAMES_AT_ONCE = 256  # frames processed together, as many as fit into the cache
 
@@ -206,3 +214,8 @@ def squared_magnitude(spectra: Spectra) -> Array:
     """Return |spectra|², without the square root of np.abs."""
     power: Array = spectra.real**2 + spectra.imag**2
     return power
+
+
+def bin_power(spectra: Spectra, window: int) -> Array:
+    """Return the power (C, F, T) of bins 1 to F relative to a full-scale sine at their centre."""
+    return squared_magnitude(spectra[:, 1:]) * (4.0 / window) ** 2

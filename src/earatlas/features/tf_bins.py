@@ -20,10 +20,9 @@ from functools import cached_property
 
 import numpy as np
 
-from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout, level_differences, phase_differences
 from earatlas.features.statistics import CueStatistics
-from earatlas.features.stft import squared_magnitude
+from earatlas.features.stft import bin_power, squared_magnitude
 from earatlas.numerics import moving_mean
 from earatlas.types import Array, Indices, Single, Spectra
 

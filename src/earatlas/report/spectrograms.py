@@ -18,8 +18,7 @@ import numpy as np
 from earatlas.errors import InputError
 from earatlas.features.audio import Audio
 from earatlas.features.audio_files import audio_rate, audio_seconds, read_blocks
-from earatlas.features.cues import bin_power
-from earatlas.features.stft import FrameStream
+from earatlas.features.stft import FrameStream, bin_power
 from earatlas.types import Array
 
 __all__ = ["LevelSpectrogram", "level_spectrogram"]

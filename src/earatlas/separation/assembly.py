@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from earatlas.features.blocks import CrossFade, SegmentReader
-from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
 from earatlas.features.reverberation import UNKNOWN_REVERBERATION, ReverberationEstimate
+from earatlas.features.stft import bin_power
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.localization.diagnostics import Doubt
 from earatlas.separation.demixing.band_extension import extend_band

@@ -20,12 +20,11 @@ import numpy as np
 from earatlas.errors import InputError
 from earatlas.features.audio_checks import check_length, no_observed_bins_error
 from earatlas.features.blocks import Block, overlapping_blocks
-from earatlas.features.cues import bin_power
 from earatlas.features.layout import Threshold
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.recording import Recording
 from earatlas.features.statistics import LevelStatistics
-from earatlas.features.stft import stft
+from earatlas.features.stft import bin_power, stft
 from earatlas.features.tf_bins import ObservedBins, interaural_coherence
 from earatlas.localization.detected_sources import DETECTION_SETTINGS
 from earatlas.localization.learned_head import LearnedHead

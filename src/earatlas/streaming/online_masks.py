@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.fft
 
-from earatlas.features.cues import bin_power
 from earatlas.features.layout import Threshold
 from earatlas.features.statistics import CueStatistics
+from earatlas.features.stft import bin_power
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.separation.bin_assignment import CueDensities, WeightCells, responsibilities
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues

@@ -22,9 +22,8 @@ import numpy as np
 
 from earatlas.atlas import Atlas
 from earatlas.features.audio import Audio
-from earatlas.features.cues import bin_power
 from earatlas.features.layout import CueLayout, Threshold
-from earatlas.features.stft import istft, stft
+from earatlas.features.stft import bin_power, istft, stft
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head
