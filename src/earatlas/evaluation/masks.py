@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.features.audio import Audio
-from earatlas.features.stft import squared_magnitude
+from earatlas.features.stft import hann_window, squared_magnitude
 from earatlas.types import Array
 
 __all__ = ["oracle_masks", "true_masks_at"]
@@ -59,12 +59,12 @@ def true_masks_at(seconds: Array, frequencies_hz: Array, images: Sequence[Audio]
     """
     rate = images[0].rate
     window = 2 * round(0.064 * rate / 2)  # 64 ms, the window of every layout
-    window_shape = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
     bins = np.rint(frequencies_hz * window / rate).astype(int).clip(0, window // 2)
     spectra = []
     for image in images:
         padded = np.pad(image.samples, ((0, 0), (window // 2, window)))
         frames = np.lib.stride_tricks.sliding_window_view(padded, window, axis=-1)
         starts = np.rint(seconds * rate).astype(int).clip(0, frames.shape[1] - 1)
-        spectra.append(np.fft.rfft(frames[:, starts] * window_shape)[..., bins].swapaxes(-1, -2))
+        transformed = np.fft.rfft(frames[:, starts] * hann_window(window))
+        spectra.append(transformed[..., bins].swapaxes(-1, -2))
     return oracle_masks(np.stack(spectra))

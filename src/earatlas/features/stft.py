@@ -26,6 +26,7 @@ __all__ = [
     "FrameStream",
     "bin_power",
     "frame_groups",
+    "hann_window",
     "istft",
     "squared_magnitude",
     "stft",
@@ -47,7 +48,8 @@ def frame_groups(spectra: Spectra, axis: int = -1) -> Iterator[Spectra]:
 
 
 @lru_cache(maxsize=8)
-def _hann(window: int) -> Array:
+def hann_window(window: int) -> Array:
+    """Return the periodic Hann window (window,)."""
     w = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
     w.flags.writeable = False  # cached and shared
     return w
@@ -58,7 +60,7 @@ def _transform(padded: Array, window: int, hop: int, frames: int) -> Spectra:
     views = _strided(padded, frames, hop, window)
     dtype = np.complex64 if padded.dtype == np.float32 else np.complex128
     spectra = np.empty((len(padded), frames, window // 2 + 1), dtype=dtype)
-    w = _hann(window).astype(padded.dtype)
+    w = hann_window(window).astype(padded.dtype)
     for start in range(0, frames, FRAMES_AT_ONCE):
         part = slice(start, min(start + FRAMES_AT_ONCE, frames))
         spectra[:, part] = np.fft.rfft(views[:, part] * w, axis=-1)
@@ -147,7 +149,7 @@ def istft(spectra: ArrayLike, window: int, hop: int, n: int) -> Array:
     True
     """
     s = np.asarray(spectra)
-    w = _hann(window)
+    w = hann_window(window)
     half, frames = window // 2, s.shape[-1]
     pieces = np.fft.irfft(s.swapaxes(-1, -2), n=window, axis=-1)
     pieces *= w.astype(pieces.dtype)

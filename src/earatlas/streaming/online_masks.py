@@ -24,7 +24,7 @@ import scipy.fft
 
 from earatlas.features.layout import Threshold
 from earatlas.features.statistics import CueStatistics
-from earatlas.features.stft import bin_power
+from earatlas.features.stft import bin_power, hann_window
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.separation.bin_assignment import CueDensities, WeightCells, responsibilities
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues
@@ -65,9 +65,6 @@ class OnlineMasks:
         self._model, self._layout = separator.source_model, separator.layout
         self.separator = separator
         self._frame_seconds = frame_seconds
-        self._window = 0.5 - 0.5 * np.cos(
-            2 * np.pi * np.arange(self._layout.window) / self._layout.window
-        )
         self._noise = self._model.noise
         self._statistics: dict[int, CueStatistics] = {}
         self._sources: dict[int, SourcePosterior] = {}
@@ -83,12 +80,12 @@ class OnlineMasks:
 
     def append(self, samples: Array) -> None:
         """Append the frame of the last window of samples (2, n)."""
-        layout = self._layout
-        spectra = scipy.fft.rfft(samples[:, -layout.window :] * self._window, axis=-1)[..., None]
+        window = self._layout.window
+        spectra = scipy.fft.rfft(samples[:, -window:] * hann_window(window), axis=-1)[..., None]
         self._frames.append(spectra)
         self._peak = max(
             self._peak * float(np.exp(-self._frame_seconds / self._settings.peak_seconds)),
-            float(bin_power(spectra, layout.window).max()),
+            float(bin_power(spectra, window).max()),
         )
 
     def latest_masks(self, ids: Sequence[int]) -> Array:
