@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import executed_lines  # before the package is imported
 import numpy as np
 import pytest
 from command_line import in_process, real_process
@@ -25,6 +26,7 @@ from earatlas.ppam.calibration import CalibrationSettings
 from earatlas.training.learn_head import LearningSettings
 from earatlas.training.reverberant import ReverberantTrainingSettings
 
+pytest_configure = executed_lines.pytest_configure
 DATA = Path(os.environ.get("EARATLAS_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
