@@ -63,7 +63,7 @@ class InstrumentedModules:
         data = CoverageData(suffix=str(os.getpid()))
         data.add_lines(self.executed())
         root = Path(next(file for file in self.lines if Path(file).name == "__init__.py")).parent
-        data.touch_files(map(str, root.rglob("*.py")))
+        data.touch_files([str(file) for file in root.rglob("*.py")])
         data.write()
 
 
@@ -119,10 +119,12 @@ def _must_be_first(statement: ast.stmt) -> bool:
 
 
 def _note(line: int) -> ast.stmt:
-    place = {"lineno": line, "end_lineno": line, "col_offset": 0, "end_col_offset": 0}
-    name = ast.Name(_LINES, ast.Load(), **place)
-    target = ast.Subscript(name, ast.Constant(line, **place), ast.Store(), **place)
-    return ast.Assign([target], ast.Constant(1, **place), **place)
+    target = ast.Subscript(ast.Name(_LINES, ast.Load()), ast.Constant(line), ast.Store())
+    note = ast.Assign([target], ast.Constant(1))
+    for node in (note, target, target.value, target.slice, note.value):
+        node.lineno = node.end_lineno = line
+        node.col_offset = node.end_col_offset = 0
+    return note
 
 
 _MODULES = InstrumentedModules("earatlas") if os.environ.get("EARATLAS_COVERAGE") else None
