@@ -86,13 +86,14 @@ class Page:
         return self.client.post(self.at(path), **options)
 
     def wait(self, submitted: dict[str, Any]) -> dict[str, Any]:
-        """Wait until a submitted job has ended, and return it."""
+        """Wait until a submitted job has ended, and return it; each request takes some CPU time."""
+        own = self.session.jobs[submitted["job"]]
         for _ in range(3000):
-            job: dict[str, Any] = self.get(f"jobs/{submitted['job']}").json()
-            if job["state"] in ("done", "failed", "cancelled"):
+            if own.ended:
+                job: dict[str, Any] = self.get(f"jobs/{submitted['job']}").json()
                 return job
             time.sleep(0.02)
-        raise AssertionError(job)
+        raise AssertionError(own)
 
 
 @contextmanager

@@ -204,7 +204,7 @@ def test_map_is_the_log_density_relative_to_its_peak(
 
 
 @pytest.mark.parametrize(
-    ("components", "shape"), [(7, (90, 180)), (2500, (45, 89)), (9000, (30, 60))]
+    ("components", "shape"), [(7, (90, 180)), (2500, (45, 89)), (6000, (30, 60))]
 )
 def test_maps_of_many_components_have_fewer_cells(components: int, shape: tuple[int, int]) -> None:
     """The cost of a map is bounded; its 90 % region keeps its size."""
