@@ -158,6 +158,16 @@ def test_a_calibration_without_directions_is_refused(tmp_path: Path) -> None:
         Atlas.load(tmp_path / "x.atlas")
 
 
+@pytest.mark.parametrize("name", ["level_db", "delay_seconds", "phase_radians", "whiten"])
+def test_huge_values_for_rooms_are_refused(tmp_path: Path, name: str) -> None:
+    """Values at which indices of tables would overflow are refused, not met by `separate`."""
+    about, arrays = read_container(EXAMPLE_ATLAS, "atlas", 3)
+    arrays[f"rooms.{name}"] = arrays[f"rooms.{name}"] * 1e30
+    write_container(tmp_path / "x.atlas", "atlas", 3, about, arrays)
+    with pytest.raises(InputError, match="its parts are inconsistent"):
+        Atlas.load(tmp_path / "x.atlas")
+
+
 @pytest.mark.usefixtures("fast_learning")
 @pytest.mark.parametrize("space", [ea.Plane(), ea.Cylinder((-40.0, 40.0)), ea.Circle()], ids=repr)
 def test_spaces_restrict_the_directions(space: ea.Space) -> None:

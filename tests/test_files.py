@@ -401,13 +401,16 @@ def test_an_exclusive_folder_has_one_user(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_a_folder_changes_no_file(tmp_path: Path) -> None:
-    """A link or pipe with the name of the lock neither empties a file nor blocks."""
+    """A link with the name of the lock is refused and creates nothing; a pipe does not block."""
     (tmp_path / "thesis.txt").write_text("text")
     lock = tmp_path / ".studio-in-use"
-    lock.symlink_to(tmp_path / "thesis.txt")
-    with exclusive_folder(tmp_path, "studio"):
-        pass
+    for target in ("thesis.txt", "gone.txt"):
+        lock.symlink_to(tmp_path / target)
+        with pytest.raises(InputError, match="writable"), exclusive_folder(tmp_path, "studio"):
+            pass
+        lock.unlink()
     assert (tmp_path / "thesis.txt").read_text() == "text"
+    assert not (tmp_path / "gone.txt").exists()
     os.mkfifo(lock)
     with exclusive_folder(tmp_path, "studio"):
         pass

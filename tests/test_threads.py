@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import Event, Thread, active_count
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,28 @@ def test_parallel_functions_use_one_thread_each() -> None:
     with threadpool_limits(2, "blas"):
         assert parallel_map(lambda _: blas_threads(), range(3)) == [{1}] * 3
         assert run_both(blas_threads, blas_threads) == ({1}, {1})
+
+
+def test_an_interruption_ends_the_other_function() -> None:
+    """Ctrl-C during one of two functions ends the items of the other, and is not delayed by it."""
+    started, done = Event(), []
+
+    def item(number: int) -> None:
+        started.set()
+        time.sleep(0.02)
+        done.append(number)
+
+    def interrupted() -> None:
+        started.wait()
+        raise KeyboardInterrupt
+
+    before = active_count()
+    with pytest.raises(KeyboardInterrupt):
+        run_both(interrupted, lambda: parallel_map(item, range(200)))
+    assert len(done) < 20
+    while active_count() > before:  # at most one item of each thread
+        time.sleep(0.01)
+    assert len(done) < 20
 
 
 def test_every_entry_uses_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.recording import FileRecording, MemoryRecording
 from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.geometry.spaces import Space, space_from_dict
-from earatlas.hrtf.head import Head
+from earatlas.hrtf.head import BUILT_IN_HEADS, Head
 from earatlas.localization.head_mismatch import Unit
 from earatlas.localization.head_rotation import YawLike
 from earatlas.localization.learned_head import LearnedHead
@@ -53,7 +53,9 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLE_ATLAS", "PEOPLE", "PEOPLE_ATLAS", "Atlas", "example_atlas", "learn"]
 
 EXAMPLE_ATLAS = Path(__file__).with_name("data") / "simulated.atlas"
-PEOPLE = "people"  # names the packaged atlas of people wherever an atlas is expected
+PEOPLE = "people"
+# Names of the packaged atlases wherever an atlas is expected, unless a file has the same name.
+_PACKAGED = {PEOPLE: PEOPLE_ATLAS, "simulated": EXAMPLE_ATLAS}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -565,8 +567,9 @@ class Atlas(LearnedHead):
         Parameters
         ----------
         path : str or Path
-            A file that `save` wrote, in the current format. The word "people" names the packaged
-            atlas of people, unless a file has this name.
+            A file that `save` wrote, in the current format. The words "people" and "simulated"
+            name the packaged atlases of people and of the simulated head, unless a file has this
+            name.
 
         Returns
         -------
@@ -579,9 +582,9 @@ class Atlas(LearnedHead):
             If the file is not a valid atlas.
         """
         file = check_path(path)
-        if str(path) == PEOPLE and not file.exists():
-            path = file = PEOPLE_ATLAS
-        if file.suffix.lower() in {".sofa", ".csv"} and file.is_file():
+        if not file.exists():
+            path = file = _PACKAGED.get(str(path), file)
+        if _is_head(file):
             raise InputError(
                 f"atlas must be a file that `earatlas learn` wrote, got the head '{path}'. "
                 f"Learn it first: earatlas learn {path} -o {file.stem}.atlas."
@@ -608,6 +611,13 @@ class Atlas(LearnedHead):
     def _from_contents(cls, about: dict[str, Any], arrays: dict[str, Array]) -> Self:
         """Return the atlas that a file contains; raise a ValueError or similar if it is invalid."""
         return cls(**field_values(from_contents(about, arrays)))
+
+
+def _is_head(file: Path) -> bool:
+    """Return whether a path names a measured or built-in head instead of an atlas."""
+    if file.is_file():
+        return file.suffix.lower() in {".sofa", ".csv"}
+    return not file.exists() and str(file) in BUILT_IN_HEADS
 
 
 def learn(

@@ -31,6 +31,8 @@ class AtlasLimits:
 
     value: float = 1e12  # absolute value of a parameter; products of four do not overflow
     cue: float = 1e4  # dB, level difference at the centre of a chart
+    template_level: float = 1e3  # dB, between the ears at one direction and frequency
+    delay_seconds: float = 0.1  # between the ears
     sharpness: float = 1e14  # squared maps over noise; beyond, matrices become singular
     degrees: float = 360.0  # bound of a space, or width of a kernel
     frames_per_second: int = 20_000  # the default layout has 125
@@ -115,6 +117,7 @@ def _check_consistency(head: LearnedHead) -> None:
         and _has_valid_bounds(model.space)
         and (head.accuracy is None or _are_finite(*asdict(head.accuracy).values()))
         and _is_valid_calibration(head.calibration, layout.n_cues)
+        and (head.reverberant_localizer is None or _has_valid_rooms(head.reverberant_localizer))
     )
     if not good:
         raise ValueError("its parts are inconsistent")
@@ -173,6 +176,18 @@ def _is_valid_calibration(calibration: Calibration, cues: int) -> bool:
         and 0 <= calibration.prior_frames < _LIMITS.value
         and (noise is None or (noise.shape == (cues,) and bool((noise >= 0).all())))
         and (noise is None or bool((noise < _LIMITS.value).all()))
+    )
+
+
+def _has_valid_rooms(localizer: ReverberantLocalizer) -> bool:
+    """Return whether no value of the models for rooms makes indices or powers overflow."""
+    limits = {
+        "rooms.level_db": _LIMITS.template_level,
+        "rooms.delay_seconds": _LIMITS.delay_seconds,
+    }
+    return all(
+        bool((np.abs(array) < limits.get(name, _LIMITS.value)).all())
+        for name, array in localizer.to_arrays().items()
     )
 
 

@@ -198,7 +198,9 @@ def exclusive_folder(folder: Path, user: str) -> Iterator[None]:
     """Refuse a folder that another process of the same kind uses; `user` names the kind."""
     path = folder / f".{user}-in-use"
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)  # a planted pipe cannot block it
+        # A planted pipe cannot block it, and a planted link does not create a file elsewhere.
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        descriptor = os.open(path, flags, 0o666)
     except OSError as error:
         raise unwritable_folder(folder, error) from error
     with _flock(descriptor, wait=False) as locked:

@@ -1,5 +1,8 @@
 """Parallel execution in threads: long NumPy operations release the interpreter lock.
 
+An interruption (Ctrl-C) arrives in the main thread only. It ends the calls in other threads after
+the item that each of them is working on, and does not wait for them.
+
 Matrix products use one BLAS thread (`single_threaded_blas`) in learning, whose threads would slow
 each other down, and in localization, separation and streams, whose products are small.
 """
@@ -12,8 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from threading import Lock
-from typing import Any, TypeVar
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["parallel_map", "run_both", "single_threaded", "single_threaded_blas"]
 
@@ -21,6 +27,12 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 _S = TypeVar("_S")
 _SINGLE_THREADED = ContextVar("_SINGLE_THREADED", default=False)
+# Set once the caller of `run_both` was interrupted, while the second function runs in its thread.
+_INTERRUPTED: ContextVar[Event | None] = ContextVar("_INTERRUPTED", default=None)
+
+
+class _InterruptedCallError(Exception):
+    """The caller of this thread was interrupted and does not use the result."""
 
 
 def parallel_map(function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
@@ -30,22 +42,52 @@ def parallel_map(function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
     """
     if _SINGLE_THREADED.get():
         return list(map(function, items))
-    from concurrent.futures import ThreadPoolExecutor  # a short recording needs no threads
+    interrupted = _INTERRUPTED.get()
+
+    def call(item: _T) -> _R:
+        if interrupted is not None and interrupted.is_set():
+            raise _InterruptedCallError
+        return function(item)
 
     # At most four threads, because each needs about 30 MB of working memory.
-    with single_threaded_blas(), ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as pool:
-        return list(pool.map(function, items))
+    with single_threaded_blas(), _thread_pool(min(os.cpu_count() or 1, 4)) as pool:
+        return list(pool.map(call, items))
 
 
 def run_both(first: Callable[[], _R], second: Callable[[], _S]) -> tuple[_R, _S]:
     """Call two independent functions in parallel and return both results."""
     if _SINGLE_THREADED.get():
         return first(), second()
-    from concurrent.futures import ThreadPoolExecutor
+    interrupted = Event()
 
-    with single_threaded_blas(), ThreadPoolExecutor(1) as pool:
-        future = pool.submit(second)
-        return first(), future.result()
+    def call() -> _S:
+        _INTERRUPTED.set(interrupted)  # in the context of its thread
+        return second()
+
+    with single_threaded_blas(), _thread_pool(1) as pool:
+        future = pool.submit(call)
+        try:
+            return first(), future.result()
+        except BaseException:
+            interrupted.set()
+            raise
+
+
+@contextmanager
+def _thread_pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Yield a pool that is waited for at the end, unless it is an interruption."""
+    from concurrent.futures import ThreadPoolExecutor  # a short recording needs no threads
+
+    pool = ThreadPoolExecutor(threads)
+    try:
+        yield pool
+    except Exception:
+        pool.shutdown(cancel_futures=True)
+        raise
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 @contextmanager

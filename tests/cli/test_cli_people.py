@@ -44,6 +44,26 @@ def test_localize_without_an_atlas(run: Run, talker: Path) -> None:
     assert "atlas" not in json.loads(own.stdout)
 
 
+def test_packaged_atlases_and_heads_by_name(run: Run, talker: Path) -> None:
+    """`simulated` names its packaged atlas; a head without one is to be learned first."""
+    answer = json.loads(run("localize", "simulated", talker, "--json").stdout)
+    assert answer["direction"] == ea.example_atlas().localize_file(talker).to_dict()["direction"]
+    remedy = "Learn it first: earatlas learn kemar -o kemar.atlas"
+    refused(run("localize", "kemar", talker), "got the head 'kemar'", remedy)
+    with pytest.raises(InputError, match="got the atlas 'people'"):
+        ea.open_head("people")
+
+
+def test_a_file_hides_a_packaged_atlas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file or folder with the name of a packaged atlas is meant."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(EXAMPLE_ATLAS, "people")
+    assert ea.Atlas.load("people").about["head"] == "simulated"
+    (tmp_path / "simulated").write_bytes(b"no atlas")
+    with pytest.raises(InputError, match="got 'simulated'"):
+        ea.Atlas.load("simulated")
+
+
 def test_batches_without_an_atlas(run: Run, talker: Path, tmp_path: Path) -> None:
     """Folders and several files work as recordings; results name the atlas and can be resumed."""
     folder = tmp_path / "day"

@@ -32,6 +32,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory, atlas: ea.Atlas, small_head
     return folder
 
 
+def test_names_that_are_too_long(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The name that is too long is named, which may be that of a folder."""
+    call = ("localize", folder / "head.atlas", folder / "scene" / "mixture.wav", "-o")
+    refused(run(*call, tmp_path / ("x" * 300)), "files and folders", "xx' with 300. Use a shorter")
+    deep = tmp_path.joinpath(*["y" * 200] * 25)
+    refused(run(*call, deep), "paths must be shorter than 4096 bytes", "Use fewer or shorter")
+
+
 def test_control_characters_are_escaped(run: Run, folder: Path, tmp_path: Path) -> None:
     """Names and texts of files are escaped in results, tables and messages."""
     sound = tmp_path / f"{ESCAPE}.wav"

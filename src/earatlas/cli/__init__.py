@@ -147,10 +147,17 @@ def _system_limit(error: OSError) -> str | None:
         case errno.ENOSPC:
             return "output must have room, got a full disk. Free some space."
         case errno.ENAMETOOLONG:
-            name = os.path.basename(os.fsdecode(error.filename or ""))
+            path = os.fsencode(error.filename or "")
+            longest = max(path.split(os.fsencode(os.sep)), key=len)
+            if len(longest) <= 255:
+                return (
+                    f"paths must be shorter than 4096 bytes, got one with {len(path)}. "
+                    "Use fewer or shorter folders."
+                )
             return (
-                f"names of files must be at most 255 bytes long, got '{abbreviate(name)}' with "
-                f"{len(os.fsencode(name))}. Rename the recording: results have longer names."
+                "names of files and folders must be at most 255 bytes long, got "
+                f"'{abbreviate(os.fsdecode(longest))}' with {len(longest)}. "
+                "Use a shorter name; results have longer names than their recording."
             )
         case errno.EMFILE | errno.ENFILE:
             return (

@@ -41,7 +41,8 @@ def fit_command(
         list[Path],
         typer.Argument(
             metavar="ATLAS",
-            help="Atlases: files, folders, patterns, @LIST, or 'people' for the built-in one.",
+            help="Atlases: files, folders, patterns, @LIST, or the built-in ones 'people' and "
+            "'simulated'.",
         ),
     ],
     as_json: JsonOption = False,

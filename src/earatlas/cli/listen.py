@@ -60,8 +60,8 @@ def listen_command(
         Path | None,
         typer.Argument(
             metavar="[ATLAS]",
-            help="Atlas file written by `earatlas learn`, or 'people' (the default) for heads that "
-            "nobody measured. A recording is played as with --from.",
+            help="Atlas file written by `earatlas learn`, 'people' (the default) for heads that "
+            "nobody measured, or 'simulated'. A recording is played as with --from.",
         ),
     ] = None,
     separate: Annotated[

@@ -95,9 +95,9 @@ AtlasAndRecordingsArgument = Annotated[
     list[Path],
     typer.Argument(
         metavar="[ATLAS] RECORDING",
-        help="Atlas file written by `earatlas learn`, or 'people' (the default) for heads that "
-        "nobody measured; then two-channel recordings: files, folders, patterns, or @LIST (a text "
-        "file with one name per line).",
+        help="Atlas file written by `earatlas learn`, 'people' (the default) for heads that nobody "
+        "measured, or 'simulated' for the simulated head; then two-channel recordings: files, "
+        "folders, patterns, or @LIST (a text file with one name per line).",
     ),
 ]
 RecordingsArgument = Annotated[

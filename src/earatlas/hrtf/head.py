@@ -27,6 +27,7 @@ from earatlas.notebooks import HtmlView
 from earatlas.types import Array, Indices
 
 __all__ = [
+    "BUILT_IN_HEADS",
     "Duplicates",
     "Head",
     "ImpulseResponses",
@@ -37,6 +38,7 @@ __all__ = [
     "remove_duplicates",
 ]
 
+BUILT_IN_HEADS = ("simulated", "kemar")  # names that `open_head` knows
 Duplicates = Literal["error", "first"]
 WrongWay = Literal["ears", "azimuths"]  # what to correct if ears and azimuths contradict
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from earatlas.errors import InputError, check_path
 from earatlas.geometry.spaces import Plane
 from earatlas.hrtf.calibration_recordings import Kind, read_recordings, recording_files
-from earatlas.hrtf.head import Duplicates, Head, WrongWay
+from earatlas.hrtf.head import BUILT_IN_HEADS, Duplicates, Head, WrongWay
 from earatlas.hrtf.kemar import kemar
 from earatlas.hrtf.simulated import simulated_head
 from earatlas.hrtf.sofa import read_sofa
@@ -16,13 +16,11 @@ from earatlas.types import Progress
 
 __all__ = ["head_files", "open_head"]
 
-_BUILT_IN = ("simulated", "kemar")
-
 
 def head_files(source: str | Path) -> list[Path]:
     """Return the files that `open_head` reads for a head; none for built-in heads."""
     path = Path(source)
-    if str(source) in _BUILT_IN:
+    if str(source) in BUILT_IN_HEADS:
         return []
     return [path, *(recording_files(path) if path.suffix.lower() == ".csv" else [])]
 
@@ -93,7 +91,7 @@ def open_head(
             )  # fmt: skip
     found = "the folder" if os.path.isdir(source) else "the name"
     remedy = "Check the name."
-    if str(source).lower().endswith(".atlas"):
+    if str(source).lower().endswith(".atlas") or str(source) == "people":
         found, remedy = "the atlas", "Name the measured head from which it was learned."
     raise InputError(
         f"The head must be a .sofa file, a .csv table (file, azimuth, elevation), 'simulated' or "
