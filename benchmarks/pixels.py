@@ -1,10 +1,12 @@
 """Positions in an image: median error in pixels for one and two talkers.
 
 A camera of 640 x 480 pixels with a field of view of 60 degrees looks straight ahead from a head.
-The head is learned from impulse responses at a grid of pixels, and tested with talkers between
-them; responses are interpolated for measured heads.
+The head is learned at a grid of pixels, from impulse responses or, with `--noise`, from a recording
+of one second of white noise each, and tested with talkers between them; responses are interpolated
+for measured heads.
 
     python benchmarks/pixels.py --head ku100 --count 20
+    python benchmarks/pixels.py --head ku100 --count 20 --noise
 """
 
 import argparse
@@ -15,7 +17,10 @@ from protocol import DATA, load_head
 
 import earatlas as ea
 from earatlas.evaluation.assignment import best_assignment
+from earatlas.experiments.simulated_camil import ALL_CUES, recorded_noise_cues
 from earatlas.features.audio_files import read_mono
+from earatlas.features.layout import CueLayout
+from earatlas.hrtf.head import MeasuredCues
 from earatlas.simulation.camera import Camera
 from earatlas.types import Array
 
@@ -42,6 +47,12 @@ def head_at(name: str, positions: Array) -> ea.Head:
     return ea.interpolated_head(measured_head(name), directions)
 
 
+def recorded_noise(head: ea.Head) -> ea.Head:
+    """Return what is known of a head from recordings of white noise, 30 dB above the background."""
+    cues = recorded_noise_cues(head.responses().at_rate(CueLayout().rate))
+    return ea.Head(head.name, head.directions, MeasuredCues(cues, ALL_CUES))
+
+
 def talkers(count: int, seed: int) -> list[Array]:
     """Return 3 s of different talkers: recorded speech if there is any, otherwise synthetic."""
     files = sorted((DATA / "speech").rglob("*.flac"))
@@ -58,18 +69,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--head", default="simulated", help="simulated, or a head of the data")
     parser.add_argument("--step", type=int, default=40, help="distance of learned pixels")
+    parser.add_argument("--noise", action="store_true", help="learn from recordings of noise")
+    parser.add_argument("--talkers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--seed", type=int, default=77)
     parser.add_argument("--count", type=int, default=20, help="scenes per number of talkers")
     options = parser.parse_args()
-    learned = CAMERA.head(head_at(options.head, pixel_grid(options.step)))
+    measured = head_at(options.head, pixel_grid(options.step))
+    learned = CAMERA.head(recorded_noise(measured) if options.noise else measured)
     atlas = ea.learn(learned)
     assert atlas.accuracy is not None
     held_out = atlas.accuracy.in_units(atlas.space)["median_pixels"]
-    print(f"{options.head}: {len(learned)} pixels {options.step} apart, held-out median "
+    kind = "noise" if options.noise else "impulse responses"
+    print(f"{options.head}, {kind}: {len(learned)} pixels {options.step} apart, held-out median "
           f"{held_out:.1f} pixels")  # fmt: skip
-    rng = np.random.default_rng(77)
-    for n_sources in (1, 2):
+    rng = np.random.default_rng(options.seed)
+    for n_sources in options.talkers:
         errors, inside, found = [], [], []
-        for seed in range(options.count):
+        for seed in range(options.seed, options.seed + options.count):
             while True:
                 true = rng.uniform(
                     (30, 30), (CAMERA.width - 30, CAMERA.height - 30), (n_sources, 2)

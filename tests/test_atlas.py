@@ -12,10 +12,17 @@ import earatlas as ea
 from earatlas.atlas import EXAMPLE_ATLAS, Atlas, learn
 from earatlas.container import read_container, write_container
 from earatlas.errors import InputError
+from earatlas.features.cues import mean_cues
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import great_circle_error
 from earatlas.localization.learned_head import MODEL_ARRAYS, Accuracy
-from earatlas.ppam.calibration import HeldOutSounds, fit_calibration, held_out_statistics
+from earatlas.numerics import convolve
+from earatlas.ppam.calibration import (
+    HeldOutSounds,
+    fit_calibration,
+    held_out_statistics,
+    relative_responses,
+)
 from earatlas.ppam.model import PPAM
 from earatlas.simulation.synthetic_speech import SyntheticTalkers, synthetic_speech
 
@@ -270,14 +277,41 @@ def test_synthetic_speech_is_sparse(small_head: ea.Head, rng: np.random.Generato
 
 
 def test_held_out_statistics_of_a_noise_head(small_head: ea.Head) -> None:
-    """A head without impulse responses is calibrated on its cue vectors."""
+    """Without impulse responses the held-out sounds are talkers with the measured cues.
+
+    They have the gaps, the frames and the errors of those that are rendered with responses.
+    """
     from earatlas.hrtf.head import Head, MeasuredCues
 
     layout = ea.CueLayout()
     noisy = Head("n", small_head.directions, MeasuredCues(small_head.cues(), layout))
-    held_out = held_out_statistics(noisy, layout, SyntheticTalkers(layout.rate))
-    assert len(held_out.directions) == 183
-    np.testing.assert_array_equal(held_out.statistics.counts, 1.0)
+    talkers = SyntheticTalkers(layout.rate)
+    held_out, rendered = (held_out_statistics(h, layout, talkers) for h in (noisy, small_head))
+    np.testing.assert_array_equal(held_out.directions, rendered.directions)
+    Q, Q_rendered = (sounds.statistics.counts for sounds in (held_out, rendered))
+    assert np.corrcoef(Q.sum(axis=1), Q_rendered.sum(axis=1))[0, 1] > 0.9
+    assert 0.5 < Q.sum() / Q_rendered.sum() < 2
+    ild = layout.cue_kinds == "ild"
+    ratio = held_out.frame_noise / rendered.frame_noise
+    assert 0.5 < np.median(ratio[ild]) < 2
+    assert 0.3 < np.median(ratio[~ild]) < 3
+
+
+@pytest.mark.parametrize(
+    "layout", [ea.CueLayout(), ea.CueLayout(ipd_band_hz=None), ea.CueLayout.low_ipd()]
+)
+def test_relative_responses_have_the_measured_cues(
+    layout: ea.CueLayout, small_head: ea.Head, rng: np.random.Generator
+) -> None:
+    """White noise that passes them has the mean cues of the head."""
+    head = small_head.subset(np.arange(0, 183, 40))
+    cues = head.cues(layout)
+    for wanted, pair in zip(cues, relative_responses(cues, layout), strict=True):
+        noise = convolve(rng.normal(size=layout.rate), pair)[:, layout.window : -layout.window]
+        error = np.abs(mean_cues(ea.Audio(noise, layout.rate), layout) - wanted)
+        ild = layout.cue_kinds == "ild"
+        assert not ild.any() or np.median(error[ild]) < 0.1
+        assert ild.all() or np.median(error[~ild]) < 0.02
 
 
 def test_few_directions_are_repeated(small_head: ea.Head) -> None:

@@ -38,12 +38,26 @@ def mixtures(head: str, gains: list[float]) -> list[dict[str, Any]]:
         ([2.0, 2.2, 1.8, 2.1], "yes: +2.0 [1.8, 2.3] dB, n = 4"),
         ([-2.0, -2.2, -1.8, -2.1], "no: -2.0 [-2.3, -1.8] dB, n = 4"),
         ([2.0, -2.0, 1.0, -0.5], "undecided: +0.1 [-2.7, 2.9] dB, n = 4"),
-        ([0.5, 0.3], "yes: +0.4 dB, n = 2"),
+        ([0.5, 0.3], "undecided: +0.4 dB, n = 2"),
     ],
 )
 def test_verdicts_follow_the_intervals(gains: list[float], verdict: str) -> None:
-    """A claim holds if the interval is positive; two repetitions have none."""
+    """A claim holds if the interval is positive; two mixtures have none."""
     assert verdict in statements_table({"table3": mixtures("ku100", gains)})
+
+
+def test_one_split_decides() -> None:
+    """A split has many test directions, so that one of them is enough for a verdict."""
+    error = {method: summarize([value]) for method, value in (("PPAM", 1.0), ("SIR-2", 9.0))}
+    rows = [
+        {
+            "data": {"head": "ku100"},
+            "settings": {"method": method, "cue": "ILPD", "seed": 0},
+            "result": {"azimuth": errors, "elevation": errors},
+        }
+        for method, errors in error.items()
+    ]
+    assert "yes: +8.0 °, n = 1" in statements_table({"table1": rows})
 
 
 def test_rooms_and_anechoic_heads_are_summarized_separately() -> None:
@@ -54,7 +68,7 @@ def test_rooms_and_anechoic_heads_are_summarized_separately() -> None:
     line = next(text for text in lines if "2 talkers: VESSL has a higher SDR" in text)
     assert [cell.strip() for cell in line.split("|")[2:4]] == ["**does not hold**", "**holds**"]
     rows += mixtures("simulated", better)
-    assert "holds for 1 of 2 heads" in statements_table({"table3": rows})
+    assert "| holds for 1, does not hold for 1 |" in statements_table({"table3": rows})
     assert statements_table({}) == ""
 
 

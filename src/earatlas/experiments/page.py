@@ -58,10 +58,11 @@ _STATEMENTS = """\
 
 For each claim, the mean difference between the two methods (positive if the claim holds) with its
 95 % confidence interval and the number n of repetitions: mixtures, recordings or splits.
-"Undecided" means that the interval contains 0; with fewer than three repetitions the sign of the
-difference decides. For claims about every condition, the number of conditions in which the mean
-difference is positive. A claim holds anechoically if it holds for all heads that were measured
-without a room. Claims about manifolds are under Figure 3.
+"Undecided" means that the interval contains 0, or that there is none because there are fewer than
+three mixtures or recordings; of one or two splits of Table 1, each with hundreds of test directions
+or more, the sign of the difference decides. For claims about every condition, the number of
+conditions in which the mean difference is positive. The second column counts the heads that were
+measured without a room. Claims about manifolds are under Figure 3.
 """
 _STALE = "**Stale rows.** "  # starts of the paragraphs that mark stale and confirmed rows
 _CONFIRMED = "**Confirmed rows.** "

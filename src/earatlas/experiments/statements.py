@@ -3,7 +3,8 @@
 The inputs are the rows of the experiments. The output is a Markdown table. A claim is a difference
 that is positive if the claim holds, computed for every repetition (mixture, recording, split or
 condition). It holds if the 95 % confidence interval of the mean difference is positive, and does
-not hold if it is negative; with fewer than three repetitions the sign of the mean decides. A claim
+not hold if it is negative. Fewer than three repetitions have no interval: the sign of the mean
+decides if each is a split with hundreds of test directions, and otherwise nothing does. A claim
 about every condition (K or sparsity) holds if the difference is positive in all of them.
 """
 
@@ -42,6 +43,7 @@ class Statement:
     unit: str
     differences: Differences  # one value per repetition
     in_every_condition: bool = False  # whether every difference must be positive, not the mean
+    of_splits: bool = False  # whether a single repetition, with its test directions, decides
 
 
 def _error(result: Mapping[str, Any]) -> float:
@@ -101,12 +103,13 @@ def _below_half_sparsity(rows: Sequence[Row]) -> Iterable[float]:
 STATEMENTS = (
     Statement("PPAM is more accurate than MPLR (K = 64, ILPD)", "Table 1", "table1", "°",
           partial(_between_rows, better={"method": "PPAM", "cue": "ILPD"},
-                  worse={"method": "MPLR, plain"})),
+                  worse={"method": "MPLR, plain"}), of_splits=True),
     Statement("PPAM is more accurate than SIR-2 (ILPD)", "Table 1", "table1", "°",
           partial(_between_rows, better={"method": "PPAM", "cue": "ILPD"},
-                  worse={"method": "SIR-2"})),
+                  worse={"method": "SIR-2"}), of_splits=True),
     Statement("IPD cues are slightly better than ILD cues", "Table 1", "table1", "°",
-          partial(_between_rows, better={"method": "PPAM", "cue": "IPD"}, worse={"cue": "ILD"})),
+          partial(_between_rows, better={"method": "PPAM", "cue": "IPD"}, worse={"cue": "ILD"}),
+          of_splits=True),
     Statement("PPAM is more accurate than PHAT (frontal azimuth)", "Table 2", "table2", "°",
           partial(_table2, better="PPAM(T2)", worse="PHAT", angles=("azimuth",))),
     Statement("T1 is more accurate than T2", "Table 2", "table2", "°",
@@ -144,6 +147,8 @@ def _cell(statement: Statement, rows: Sequence[Row]) -> tuple[str, bool | None]:
     pooled = pool(summarize([value]) for value in differences)
     low, high = pooled.get("low", pooled["mean"]), pooled.get("high", pooled["mean"])
     verdict = True if low > 0 else False if high < 0 else None
+    if "low" not in pooled and not statement.of_splits:
+        verdict = None
     word = {True: "yes", False: "no", None: "undecided"}[verdict]
     number = (
         f"{pooled['mean']:+.1f}{format_interval(pooled)} {statement.unit}, n = {len(differences)}"
@@ -181,8 +186,14 @@ def _summary(verdicts: Sequence[bool | None]) -> str:
     """Return in how many of the heads a claim holds."""
     if not verdicts:
         return ""
-    n = sum(verdict is True for verdict in verdicts)
-    if n in (0, len(verdicts)):
-        undecided = any(verdict is None for verdict in verdicts)
-        return "**holds**" if n else "undecided" if undecided else "**does not hold**"
-    return f"holds for {n} of {len(verdicts)} heads"
+    counts = {
+        "holds": sum(verdict is True for verdict in verdicts),
+        "does not hold": sum(verdict is False for verdict in verdicts),
+        "undecided": sum(verdict is None for verdict in verdicts),
+    }
+    texts = [
+        f"**{text}**" if text != "undecided" else text
+        for text, n in counts.items()
+        if n == len(verdicts)
+    ]
+    return texts[0] if texts else ", ".join(f"{text} for {n}" for text, n in counts.items() if n)

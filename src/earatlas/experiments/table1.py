@@ -14,9 +14,11 @@ from earatlas.experiments.tables import (
     fill_template,
     format_mean_std,
     format_medians,
+    format_range,
     group_by_head,
     markdown_table,
     mean_errors,
+    parse_mean,
     pluralize,
     pool,
     rows_of_heads,
@@ -42,18 +44,22 @@ are PPAM as `earatlas learn` fits it, at the same K and at the K that it selects
 leading principal components with a tuned ridge; and nearest-neighbour look-up. None of the
 splits was used to choose settings."""
 FINDINGS = """\
-- Both PPAM and MPLR are far more accurate than SIR, as in the paper.
-- At the paper's K = {K}, plain MPLR is more accurate than PPAM in {ahead} of {cases} means,
-  contrary to the paper: full covariances follow the curvature of the manifold, and affine charts
-  with one diagonal noise covariance do not. This depends on the scaling of the channels: with
-  one ridge for unscaled decibels and phases, PPAM was better on ku100. The paper does not state
-  how its MPLR was scaled.
+- The mean errors of PPAM are {ppam} of those of the better SIR (paper: {paper_ppam}), and those of
+  plain MPLR {mplr} (paper: {paper_mplr}); azimuth and elevation together, ranges over anechoic
+  heads and cues.
+- At the paper's K = {K}, plain MPLR is more accurate than PPAM in {ahead} of {cases} means on
+  anechoic heads (paper: {paper_ahead} of {paper_cases}): full covariances follow the curvature of
+  the manifold, and affine charts with one diagonal noise covariance do not. This depends on the
+  scaling of the channels, and the paper does not state how its MPLR was scaled.
 - With one chart per ten directions, which is not feasible with full covariances, our PPAM is the
-  most accurate method on ku100 with ILD and with ILPD cues ({ours}). On the CIPIC heads, with
-  {few} training directions, it is not.
-- PPAM with IPD cues alone is much less accurate than in the paper. The phases contain the
-  directions, because MPLR finds them, but {K} affine charts are too few; with more charts the
-  errors approach those of the paper on heads with many directions."""
+  most accurate method {ours}. The CIPIC heads have {few} training directions.
+- With IPD cues alone, PPAM has mean errors of {phases} on anechoic heads (paper: {paper_phases}).
+  The phases contain the directions, because MPLR has {phases_mplr}, but {K} affine charts are too
+  few; with one chart per ten directions ours has {phases_ours}.
+- In the simulated room, where every direction has noise of its own, PPAM has {room_ild} with ILD,
+  {room_ipd} with IPD and {room} with ILPD cues (azimuth / elevation; paper: {paper_all})."""
+_MANY = "PPAM, ours, K = N/10"
+_ROOM = "simulated-room"
 
 
 def plan(bench: Bench) -> list[dict[str, Any]]:
@@ -116,29 +122,78 @@ def section(rows: Sequence[Row], folder: Path) -> str:
     return "\n\n".join(parts)
 
 
+def _paper(method: str, cue: str) -> tuple[float, float]:
+    """Return the paper's mean azimuth and elevation error."""
+    azimuth, elevation = map(parse_mean, PAPER[method][list(LAYOUTS).index(cue)].split(" / "))
+    return azimuth, elevation
+
+
+def _degrees(errors: tuple[float, float]) -> str:
+    return " / ".join(f"{error:.1f}°" for error in errors)
+
+
 def findings(rows: Sequence[Row]) -> str:
     """Return the findings with the numbers of the rows."""
+    cases = [(head, cue) for head in PAGE_HEADS for cue in LAYOUTS]
+
+    def errors(head: str, cue: str, method: str) -> tuple[float, float]:
+        return mean_errors(rows_of_heads(rows, head), cue=cue, method=method)
+
+    def share(of: str) -> list[float]:
+        """Return errors relative to the better SIR in %, by head and cue."""
+        return [
+            100
+            * sum(errors(*case, of))
+            / min(sum(errors(*case, sir)) for sir in ("SIR-1", "SIR-2"))
+            for case in cases
+        ]
+
+    def paper_share(of: str) -> list[float]:
+        return [
+            100 * sum(_paper(of, cue)) / min(sum(_paper(sir, cue)) for sir in ("SIR-1", "SIR-2"))
+            for cue in LAYOUTS
+        ]
+
+    def phases(method: str) -> str:
+        both = zip(*(errors(head, "IPD", method) for head in PAGE_HEADS), strict=True)
+        return " / ".join(format_range(angle, "{:.1f}°") for angle in both)
+
     pairs = [
         (plain, ppam)
-        for head in PAGE_HEADS
+        for case in cases
+        for plain, ppam in zip(errors(*case, "MPLR, plain"), errors(*case, "PPAM"), strict=True)
+    ]
+    paper_pairs = [
+        (plain, ppam)
         for cue in LAYOUTS
-        for plain, ppam in zip(
-            mean_errors(rows_of_heads(rows, head), cue=cue, method="MPLR, plain"),
-            mean_errors(rows_of_heads(rows, head), cue=cue, method="PPAM"),
-            strict=True,
-        )
+        for plain, ppam in zip(_paper("MPLR, plain", cue), _paper("PPAM", cue), strict=True)
     ]
     best = [
-        mean_errors(rows_of_heads(rows, "ku100"), cue=cue, method="PPAM, ours, K = N/10")
-        for cue in ("ILD", "ILPD")
+        f"on {head} with {cue} cues ({_degrees(errors(head, cue, _MANY))})"
+        for head, cue in cases
+        if min(METHODS, key=lambda method: sum(errors(head, cue, method))) == _MANY
     ]
     return fill_template(
         FINDINGS,
         K=COMPONENTS,
+        ppam=format_range(share("PPAM"), "{:.0f} %"),
+        mplr=format_range(share("MPLR, plain"), "{:.0f} %"),
+        paper_ppam=format_range(paper_share("PPAM"), "{:.0f} %"),
+        paper_mplr=format_range(paper_share("MPLR, plain"), "{:.0f} %"),
         ahead=sum(plain < ppam for plain, ppam in pairs),
         cases=len(pairs),
-        ours=" and ".join(f"{azimuth:.1f}° / {elevation:.1f}°" for azimuth, elevation in best),
+        paper_ahead=sum(plain < ppam for plain, ppam in paper_pairs),
+        paper_cases=len(paper_pairs),
+        ours=f"in {len(best)} of {len(cases)} cases{': ' * bool(best)}{' and '.join(best)}",
         few=rows_of_heads(rows, "cipic_021")[0]["result"]["learned"],
+        phases=phases("PPAM"),
+        phases_mplr=phases("MPLR, plain"),
+        phases_ours=phases(_MANY),
+        paper_phases=_degrees(_paper("PPAM", "IPD")),
+        room_ild=_degrees(errors(_ROOM, "ILD", "PPAM")),
+        room_ipd=_degrees(errors(_ROOM, "IPD", "PPAM")),
+        room=_degrees(errors(_ROOM, "ILPD", "PPAM")),
+        paper_all=", ".join(_degrees(_paper("PPAM", cue)) for cue in LAYOUTS),
     )
 
 
@@ -150,6 +205,6 @@ EXPERIMENT = Experiment(
     section=section,
     description=ABOUT,
     findings=findings,
-    findings_on=PAGE_HEADS,
+    findings_on=(*PAGE_HEADS, _ROOM),
     revision=2,
 )

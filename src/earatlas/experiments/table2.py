@@ -18,9 +18,11 @@ from earatlas.experiments.tables import (
     fill_template,
     format_mean_std,
     format_medians,
+    format_range,
     group_by_head,
     markdown_table,
     merge_parts,
+    parse_mean,
     pool,
     rows_of_heads,
     speech_label,
@@ -59,17 +61,18 @@ are the mode of the posterior, the others its mean E[x|y] and the paper's MAP ru
 mean of the chart with the largest weight relative to its volume). "89.6 % missing" is E[x|y] with
 a threshold for each recording that leaves as many bins unobserved as in the paper."""
 FINDINGS = """\
-- On all heads, PPAM has smaller mean errors than PHAT for frontal talkers, as in the paper (the
-  claims above state where the difference is significant), because PHAT uses one straight line from
-  delay to azimuth for all elevations. In the simulated room, the errors of PPAM(T1) and PPAM(T2)
-  are {room_t1} and {room_t2} (azimuth / elevation), smaller than in the paper.
-- On the anechoic simulated head, elevations are less accurate than in the paper: its cues have no
-  noise, so that the noise variance that PPAM learns is far smaller than the variance of single
-  frames of speech, and {charts} charts are overconfident. Ours learns that variance, and more
-  charts.
+- PPAM(T2) has a smaller mean azimuth error than PHAT for frontal talkers on {ahead} of {heads}
+  heads ({front} against {front_phat}; the claims above state where the difference is
+  significant), because PHAT uses one straight line from delay to azimuth for all elevations.
+- In the simulated room, the errors of PPAM(T1) and PPAM(T2) are {room_t1} and {room_t2} (azimuth /
+  elevation; paper: {paper_t1} and {paper_t2}).
+- On the anechoic simulated head they are {simulated_t1} and {simulated_t2}: its cues have no noise,
+  so that the noise variance that PPAM learns is far smaller than the variance of single frames of
+  speech, and {charts} charts are overconfident. Ours, which learns that variance and more charts,
+  has {simulated_ours}.
 - T1 contains the test directions. Compared with PPAM(T2), ours, which is trained on T2 as well, has
-  a smaller mean error of both angles on {better} of {anechoic} anechoic heads, but not in the
-  simulated room ({room_ours}).
+  a smaller mean error of both angles together on {better} of {anechoic} anechoic heads; in the
+  simulated room it has {room_ours}.
 - Reverberant rooms must be learned from recorded frames: trained on the exact ratio of two
   complete responses instead of means over frames of noise, PPAM failed in the simulated room."""
 
@@ -219,15 +222,32 @@ def findings(rows: Sequence[Row]) -> str:
         )
         return azimuth, elevation
 
-    def in_room(method: str) -> str:
-        return " / ".join(f"{value:.1f}°" for value in errors("simulated-room", method))
+    def degrees(head: str, method: str) -> str:
+        return " / ".join(f"{value:.1f}°" for value in errors(head, method))
 
+    def paper(method: str) -> str:
+        return " / ".join(f"{parse_mean(cell):.1f}°" for cell in PAPER[method])
+
+    frontal = group_by_head([row for row in merged if row["result"]["frontal"]]).values()
+    front, front_phat = (
+        [_pooled(own, method, "azimuth")["mean"] for own in frontal]
+        for method in ("PPAM(T2)", "PHAT")
+    )
     return fill_template(
         FINDINGS,
+        ahead=sum(ppam < delay for ppam, delay in zip(front, front_phat, strict=True)),
+        heads=len(front),
+        front=format_range(front, "{:.1f}°"),
+        front_phat=format_range(front_phat, "{:.1f}°"),
         charts=COMPONENTS["T1"],
-        room_t1=in_room("PPAM(T1)"),
-        room_t2=in_room("PPAM(T2)"),
-        room_ours=in_room("ours(T2)"),
+        room_t1=degrees("simulated-room", "PPAM(T1)"),
+        room_t2=degrees("simulated-room", "PPAM(T2)"),
+        room_ours=degrees("simulated-room", "ours(T2)"),
+        paper_t1=paper("PPAM(T1)"),
+        paper_t2=paper("PPAM(T2)"),
+        simulated_t1=degrees("simulated", "PPAM(T1)"),
+        simulated_t2=degrees("simulated", "PPAM(T2)"),
+        simulated_ours=degrees("simulated", "ours(T2)"),
         better=sum(
             sum(errors(head, "ours(T2)")) < sum(errors(head, "PPAM(T2)")) for head in PAGE_HEADS
         ),

@@ -6,7 +6,10 @@ directions are most probable (`fit_calibration`). No recordings are needed: synt
 gaps of speech in time and frequency, which is what matters for calibration.
 
 A head that is known only by recordings of noise has no impulse responses to render with. There the
-held-out mean cue vectors serve as sounds.
+ratio of the ears, which the mean cues determine, filters the sound of one ear into that of the
+other (`relative_responses`). The held-out cue vectors themselves would not do: with a single
+complete vector the posterior is much wider than with the many frames of a talker, and a kernel that
+is fitted to its errors is too narrow.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ __all__ = [
     "HeldOutSounds",
     "fit_calibration",
     "held_out_statistics",
+    "relative_responses",
 ]
 
 TYPICAL_FRAME_NOISE = {"ild": 4.0, "ipd_cos": 0.05, "ipd_sin": 0.05}  # dB², and of unit vectors
@@ -219,21 +223,45 @@ def held_out_statistics(
     rows = np.tile(np.arange(len(head)), max(_SETTINGS.min_sounds // len(head), 1))
     head = head.subset(rows)
     if isinstance(head.ears, MeasuredCues):
-        sounds = [CueStatistics.from_vector(y) for y in head.cues(layout)]
+        pairs = relative_responses(head.cues(layout), layout)
     else:
         pairs = head.responses().at_rate(layout.rate)
 
-        def render(n: int) -> CueStatistics:
-            # Every sound has its own generator, because sounds are rendered in parallel.
-            rng = np.random.default_rng((synthetic_talkers.seed, n))
-            return _statistics(
-                synthetic_talkers.excerpt(rng.uniform(2.0, 5.0), rng), pairs[n], layout
-            )
+    def render(n: int) -> CueStatistics:
+        # Every sound has its own generator, because sounds are rendered in parallel.
+        rng = np.random.default_rng((synthetic_talkers.seed, n))
+        return _statistics(synthetic_talkers.excerpt(rng.uniform(2.0, 5.0), rng), pairs[n], layout)
 
-        _ = synthetic_talkers.voices  # computed once, before the threads need them
-        sounds = parallel_map(render, range(len(pairs)))
-    statistics = CueStatistics.stack(sounds)
+    _ = synthetic_talkers.voices  # computed once, before the threads need them
+    statistics = CueStatistics.stack(parallel_map(render, range(len(pairs))))
     return HeldOutSounds(head.directions, statistics, _frame_noise(statistics, layout))
+
+
+def relative_responses(cues: Array, layout: CueLayout) -> Array:
+    """Return responses (N, 2, window) of two ears that have the mean cues (N, D).
+
+    The left response is an impulse. Level differences outside the measured band are those at its
+    edge, and phase differences outside theirs are those of the mean delay.
+    """
+    f, ild, ipd = layout.frequencies_hz, layout.ild_frequencies, layout.ipd_frequencies
+    levels, phases = np.zeros((2, len(cues), len(f)))
+    if len(ild):
+        levels[:] = [np.interp(f, f[ild], row) for row in cues[:, : len(ild)]]
+    if len(ipd):
+        cos, sin = np.split(cues[:, len(ild) :], 2, axis=1)
+        measured = np.unwrap(np.arctan2(sin, cos), axis=1)
+        centred = f[ipd] - f[ipd].mean()
+        slopes = (measured @ centred) / max(float(centred @ centred), 1e-12)
+        offsets = measured.mean(axis=1) - slopes * f[ipd].mean()
+        offsets = 2 * np.pi * np.rint(offsets / (2 * np.pi))  # the phase is 0 at 0 Hz
+        phases = slopes[:, None] * f + offsets[:, None]
+        phases[:, ipd] = measured
+    ratio = np.concatenate([10 ** (levels[:, :1] / 20), 10 ** (levels / 20) * np.exp(1j * phases)],
+                           axis=1)  # fmt: skip
+    responses = np.zeros((len(cues), 2, layout.window))
+    responses[:, 0, layout.window // 2] = 1.0
+    responses[:, 1] = np.roll(np.fft.irfft(ratio, layout.window), layout.window // 2, axis=1)
+    return responses
 
 
 def _statistics(dry: Array, responses: Array, layout: CueLayout) -> CueStatistics:
