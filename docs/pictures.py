@@ -1,5 +1,8 @@
 """Which pictures of the documentation were made by earlier drawing code: `python docs/pictures.py`.
 
+A picture that a benchmark has just made is registered by its path: `python docs/pictures.py
+images/reliability.png`.
+
 docs/pictures.json has, for each picture, a fingerprint of the code that drew it: the definitions of
 the drawing packages that its functions reach (`earatlas.code_hash`), and the style
 sheets and scripts of pages. Code that computes the data does not count: rows of results have hashes
@@ -16,7 +19,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatch
 from importlib import import_module
 from importlib.util import find_spec
@@ -125,8 +128,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return marked(markdown, str(Path(page.file.src_uri).parent), stale())
 
 
-def main() -> int:
-    """Print the stale pictures; return 1 if there are any."""
+def main(made: Sequence[str]) -> int:
+    """Register pictures that were made, and print the stale ones; return 1 if there are any."""
+    if unknown := set(made) - set(pictures()):
+        print(f"no picture of docs: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    if made:
+        record(made)
     outdated = stale()
     for picture in outdated:
         print(f"stale: docs/{picture}")
@@ -135,4 +143,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

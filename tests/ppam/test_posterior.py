@@ -11,6 +11,7 @@ from earatlas.errors import InputError
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import great_circle_error
 from earatlas.geometry.chart_gaussians import change_chart
+from earatlas.geometry.credible_region import grid_regions
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Circle, Plane, Space, Sphere
 from earatlas.ppam.calibration import Calibration
@@ -47,6 +48,20 @@ def test_credible_region_of_a_gaussian() -> None:
         np.testing.assert_allclose(region.area, area, rtol=0.02)
         assert level <= region.mass < level + 0.01
         np.testing.assert_allclose(region.cells[0], single_gaussian().best, atol=0.2)
+
+
+@pytest.mark.parametrize("width", [0.01, 4.0])
+def test_several_credible_regions_at_once(width: float) -> None:
+    """Regions of several levels on the same grid are those of each level alone."""
+    posterior = DirectionPosterior(
+        Sphere(), np.array([[30.2, 10.3]]), np.ones(1), np.zeros((1, 2)), width**2 * np.eye(2)[None]
+    )
+    regions = grid_regions(posterior, (0.9, 0.5), 2.0)
+    for level, region in zip((0.9, 0.5), regions, strict=True):
+        alone = posterior.credible_region(level, spacing=2.0)
+        np.testing.assert_array_equal(region.cells, alone.cells)
+        assert (region.level, region.area, region.mass) == (level, alone.area, alone.mass)
+    assert len(regions[1].cells) <= len(regions[0].cells)
 
 
 def test_credible_region_on_the_sphere_behind_the_head() -> None:

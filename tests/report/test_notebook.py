@@ -1,5 +1,6 @@
 """Tests of the HTML views of results in notebooks."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -10,6 +11,7 @@ import earatlas as ea
 from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import MeasuredCues
 from earatlas.localization.diagnostics import Doubt, DoubtKind
+from earatlas.plotting.palette import COLOURS
 from earatlas.report.notebook import notebook_html
 from earatlas.streaming.report import LiveReport, LiveSource
 
@@ -88,6 +90,18 @@ def test_scene(space: Space, places: tuple[tuple[float, ...], ...]) -> None:
         assert source.name in found.text
         assert "audio" in view(source).tags
     assert found.tags.count("audio") == len(places)
+
+
+def test_number_of_a_source_that_is_left() -> None:
+    """A source keeps its number in all parts of the views if another one was removed by hand."""
+    scene, _ = make_scene()
+    second = with_sources(scene, [1])
+    second = replace(second, sources=(replace(second.sources[0], number=1),))
+    for value in (second, second.sources[0]):
+        html = value._repr_html_()
+        assert COLOURS[1] in html
+        assert f"background:{COLOURS[0]}" not in html
+        assert ">1</b>" not in html
 
 
 def test_scene_without_sources() -> None:

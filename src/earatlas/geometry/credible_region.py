@@ -8,6 +8,7 @@ radii and areas without a grid, from `quasi_random_draws`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
@@ -26,7 +27,7 @@ __all__ = [
     "CredibleRegion",
     "RegionSettings",
     "gaussian_radius_90",
-    "grid_region",
+    "grid_regions",
     "quasi_random_draws",
 ]
 
@@ -109,13 +110,16 @@ class CredibleRegion:
         return f"CredibleRegion({100 * self.level:g} %, {size} {unit})"
 
 
-def grid_region(posterior: DirectionPosterior, level: float, spacing: float) -> CredibleRegion:
-    """Return the credible region of a posterior on `space.grid(spacing)`."""
+def grid_regions(
+    posterior: DirectionPosterior, levels: Sequence[float], spacing: float
+) -> list[CredibleRegion]:
+    """Return the credible regions of a posterior on `space.grid(spacing)`, evaluated once."""
     p, space = posterior.pruned(1e-6), posterior.space  # lighter components add no cells
     centres = space.exp(p.centres, p.means)
     reach = 5 * np.sqrt(np.linalg.eigvalsh(p.covariances)[:, -1]) + 2 * spacing
     cells, density, size = _grid_density(p, space, centres, reach, spacing)
-    outside = density.sum() * size < 0.5 * level
+    least = 0.5 * max(levels)  # probability of the cells of a grid that resolves the posterior
+    outside = density.sum() * size < least
     if outside and isinstance(space, Plane):
         # Most of the posterior lies outside the bounds, which limit only grids: widen them.
         margin = reach[:, None] * space.unit_scale
@@ -124,18 +128,18 @@ def grid_region(posterior: DirectionPosterior, level: float, spacing: float) -> 
         bounds = tuple((min(b[0], a), max(b[1], z)) for b, a, z in pairs)
         wider = replace(space, bounds=bounds)
         cells, density, size = _grid_density(p, wider, centres, reach, spacing)
-    if density.sum() * size < 0.5 * level:
+    if density.sum() * size < least:
         # The posterior is sharper than a cell and lies between the midpoints: use its own means.
         cells, density = centres, p.weights / size
     order = np.argsort(-density)
     mass = np.cumsum(density[order]) / density.sum()
-    count = int(np.searchsorted(mass, level)) + 1
-    kept = cells[order[:count]]
-    area, scale = count * size, space.unit_scale
-    radius = scale * space.radius(area)
-    return CredibleRegion(
-        level, kept, scale**space.dims * area, float(mass[count - 1]), radius, space
-    )
+    scale, regions = space.unit_scale, []
+    for level in levels:
+        count = int(np.searchsorted(mass, level)) + 1
+        area, radius = count * size, scale * space.radius(count * size)
+        kept, held = cells[order[:count]], float(mass[count - 1])
+        regions.append(CredibleRegion(level, kept, scale**space.dims * area, held, radius, space))
+    return regions
 
 
 def _grid_density(

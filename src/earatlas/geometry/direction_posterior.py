@@ -29,7 +29,7 @@ from earatlas.geometry.chart_gaussians import (
 from earatlas.geometry.credible_region import (
     REGION_SETTINGS,
     CredibleRegion,
-    grid_region,
+    grid_regions,
     quasi_random_draws,
 )
 from earatlas.geometry.posterior_summary import PosteriorSummary
@@ -222,12 +222,12 @@ class DirectionPosterior(HtmlView):
         if not 0 < level < 1:
             raise InputError(f"level must lie between 0 and 1, got {level}. 0.9 is usual.")
         if spacing is not None:
-            return grid_region(self, level, spacing)
+            return grid_regions(self, [level], spacing)[0]
         for width in (4.0, 2.0, 1.0):
-            region = grid_region(self, level, width)
+            region = grid_regions(self, [level], width)[0]
             if len(region.cells) >= 100:
                 return region
-        return grid_region(self, level, 0.5)
+        return grid_regions(self, [level], 0.5)[0]
 
     def credible_area(self, level: float = 0.9) -> float:
         """Return the area of the credible region within a few percent, without a grid.

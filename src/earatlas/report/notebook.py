@@ -7,10 +7,9 @@ it through `earatlas.notebooks.HtmlView`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from html import escape
-from pathlib import Path
 
 import numpy as np
 
@@ -18,30 +17,21 @@ from earatlas.features.audio import Audio
 from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Circle, Space, Sphere
-from earatlas.hrtf.head import Head, MeasuredCues
+from earatlas.hrtf.head import Head
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.result import Localization
 from earatlas.localization.windowed import Track
-from earatlas.plotting.palette import (
-    ILD_LIMIT_DB,
-    LEFT_EAR,
-    RIGHT_EAR,
-    shared_css,
-    source_colour,
-    source_numbers,
-)
+from earatlas.plotting.palette import source_numbers
 from earatlas.plotting.posterior_maps import posterior_map, zoomed_map
 from earatlas.plotting.tracks import isotropic_bands
-from earatlas.report.charts import Chart, number_mark
-from earatlas.report.images import ild_image
+from earatlas.report.charts import number_mark
 from earatlas.report.maps import compass, map_chart
-from earatlas.report.page import chart_css
-from earatlas.report.players import EmbeddedSoundLimits, players
-from earatlas.report.sections import colour_scale, doubt_list
+from earatlas.report.notebook_heads import head_view, learned_head_view
+from earatlas.report.notebook_parts import fact_list, framed, heading, html_table, sound_players
+from earatlas.report.sections import doubt_list
 from earatlas.report.tracks import direction_charts, source_charts
 from earatlas.separation.result import SceneSummary, Source, SourceSummary, SourceTrack
 from earatlas.streaming.report import LiveReport, LiveSource
-from earatlas.types import Array
 from earatlas.wording import (
     format_alternatives,
     format_coordinates,
@@ -57,27 +47,6 @@ from earatlas.wording import (
 
 __all__ = ["notebook_html"]
 
-# Evidence: docs/figures/settings/report.md, "notebook".
-_SOUND_LIMITS = EmbeddedSoundLimits(seconds=20.0, megabytes=3.0)  # of one view
-_CELL_DEGREES = 5.0  # width of the cells of a head's map
-
-_AZIMUTHS = [(0.0, "180°"), (0.25, "90° left"), (0.5, "0°"), (0.75, "90° right"), (1.0, "180°")]
-_ELEVATIONS = [(0.0, "−90°"), (0.25, "−45°"), (0.5, "0°"), (0.75, "45°"), (1.0, "90°")]
-
-_VIEW_CSS = """
-& { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
-  padding: .75rem 1rem; max-width: 60rem; font-size: 14px; line-height: 1.4;
-  box-sizing: border-box; }
-.place { font-size: 1.1rem; margin: 0 0 .35rem; }
-.view { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 14rem), 1fr));
-  gap: .75rem 1.5rem; align-items: start; margin-top: .5rem; }
-.compass { max-width: 13rem; width: 100%; margin: 0 auto; display: block; }
-audio { display: block; width: 100%; min-width: 12rem; height: 2rem; margin: .25rem 0 0; }
-th, td { padding: .25rem .75rem .25rem 0; background: none; color: inherit; }
-tbody tr { background: none; }
-td:has(.number) { white-space: nowrap; }
-"""
-
 
 @singledispatch
 def notebook_html(value: object) -> str:
@@ -92,38 +61,8 @@ def notebook_html(value: object) -> str:
     return f"<pre>{escape(repr(value))}</pre>"
 
 
-def _view(*parts: str) -> str:
-    """Return the parts in a frame with their style sheet."""
-    shared = shared_css().replace(":root {", "& {").replace("body {", "& {")
-    style = f".earatlas-view {{\n{shared}{chart_css()}{_VIEW_CSS}}}"
-    return f'<div class="earatlas-view"><style>{style}</style>{"".join(parts)}</div>'
-
-
-def _title(text: str) -> str:
-    """Return the first line of a view; `text` is plain text."""
-    return f'<p class="place">{escape(text)}</p>'
-
-
-def _facts(facts: Mapping[str, str]) -> str:
-    """Return names and values as a list; both are plain text."""
-    rows = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items() if v)
-    return f"<dl>{rows}</dl>"
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; columns are text, cells are HTML."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        "</div>"
-    )
-
-
-def _players(sounds: Mapping[str, Audio]) -> dict[str, str]:
-    """Return the players of sounds with one or two channels, by name."""
-    playable = {name: sound for name, sound in sounds.items() if sound.samples.shape[1]}
-    return players(playable, {}, Path(), _SOUND_LIMITS)
+notebook_html.register(Head)(head_view)
+notebook_html.register(LearnedHead)(learned_head_view)
 
 
 # --- sounds -------------------------------------------------------------------------------------
@@ -137,114 +76,18 @@ def _(audio: Audio) -> str:
         "Sampling rate": format_sampling_rate(audio.rate),
     }
     stereo = Audio(audio.samples[:2], audio.rate)  # browsers play two channels
-    return _view(_facts(facts), _players({"sound": stereo}).get("sound", ""))
-
-
-# --- heads --------------------------------------------------------------------------------------
-
-
-@notebook_html.register
-def _(head: Head) -> str:
-    facts = {
-        "Directions": f"{len(head)} on the {head.space.name}",
-        "Spacing": f"{head.spacing_degrees:.1f}° to the nearest neighbour",
-        "Measurement": _measurement(head),
-        "Licence": head.licence,
-        "Provenance": head.provenance,
-    }
-    return _view(
-        _title(f"Head {head.name}"), f'<div class="view">{_facts(facts)}{_head_map(head)}</div>'
-    )
-
-
-def _measurement(head: Head) -> str:
-    """Describe what was measured at the ears."""
-    if isinstance(head.ears, MeasuredCues):
-        return f"cues of noise, {len(head.ears.layout.cue_kinds)} per direction"
-    rate = format_sampling_rate(round(head.ears.rate))
-    return f"impulse responses, {head.ears.samples.shape[-1]} samples at {rate}"
-
-
-def _level_differences(head: Head) -> Array:
-    """Return the mean level difference (N,) of each direction in dB, right over left."""
-    if isinstance(head.ears, MeasuredCues):
-        ild = head.ears.layout.cue_kinds == "ild"
-        differences: Array = head.ears.values[:, ild].mean(axis=1)
-        return differences
-    # The floor keeps a silent response finite.
-    energy = (head.ears.samples**2).sum(axis=2) + 1e-30
-    return np.asarray(10 * np.log10(energy[:, 1] / energy[:, 0]))
-
-
-def _head_map(head: Head) -> str:
-    """Return a map of the level difference at the measured direction nearest to each cell."""
-    azimuth = np.arange(180.0 - _CELL_DEGREES / 2, -180.0, -_CELL_DEGREES)  # left to right
-    elevation = np.arange(-90.0 + _CELL_DEGREES / 2, 90.0, _CELL_DEGREES)
-    cells = np.stack(np.meshgrid(azimuth, elevation), axis=-1).reshape(-1, 2)
-    nearest = Sphere().nearest(head.directions, cells)
-    near = np.nan_to_num(1.5 * head.spacing_degrees) + _CELL_DEGREES / 2
-    measured = Sphere().distance(head.directions[nearest], cells) <= near
-    values = np.where(measured, _level_differences(head)[nearest], np.nan)
-    image = ild_image(values.reshape(len(elevation), -1), ILD_LIMIT_DB)
-    return Chart(
-        "Level difference <span>of the ears, by direction</span>",
-        f'<img src="{image}" alt="Map of the level difference over azimuth and elevation" '
-        'class="clear">',
-        "aspect-ratio:2/1",
-        _AZIMUTHS,
-        _ELEVATIONS,
-        colour_scale((LEFT_EAR, "transparent", RIGHT_EAR), "left louder", "right louder")
-        + '<li><span class="swatch missing"></span> not measured</li>',
-    ).html()
-
-
-@notebook_html.register
-def _(head: LearnedHead) -> str:
-    accuracy = head.accuracy
-    errors = ""
-    if accuracy is not None:
-        errors = (
-            f"median {accuracy.median_degrees:.1f}°, mean {accuracy.mean_degrees:.1f}° "
-            f"at {accuracy.held_out} held-out directions"
-        )
-    facts = {
-        "Learned from": f"{head.about.get('directions', '?')} directions on the {head.space.name}",
-        "Error": errors,
-        "Model": f"{len(head.model.weights)} charts, {len(head.layout.cue_kinds)} cues",
-        "Rooms": "yes" if head.reverberant_localizer is not None else "only as it was measured",
-        "Licence": str(head.about.get("licence", "")),
-    }
-    return _view(
-        _title(f"{type(head).__name__} {head.about.get('head', '?')}"),
-        f'<div class="view">{_facts(facts)}{_chart_centres(head)}</div>',
-    )
-
-
-def _chart_centres(head: LearnedHead) -> str:
-    """Return a map of the centres of the charts; nothing if they are no directions."""
-    if not head.space.holds_directions:
-        return ""
-    dots = "".join(
-        f'<circle class="peak" cx="{180 - azimuth:.1f}" cy="{90 - elevation:.1f}" r="3.5" '
-        f'fill="{source_colour(0)}"/>'
-        for azimuth, elevation in head.model.centres
-    )
-    inside = (
-        f'<svg viewBox="0 0 360 180" role="img" aria-label="Centres of the charts">{dots}</svg>'
-    )
-    caption = "Centres of the charts <span>azimuth and elevation</span>"
-    return Chart(caption, inside, "aspect-ratio:2/1", _AZIMUTHS, _ELEVATIONS).html()
+    return framed(fact_list(facts), sound_players({"sound": stereo}).get("sound", ""))
 
 
 # --- one source ---------------------------------------------------------------------------------
 
 
-def _pictures(posterior: DirectionPosterior) -> str:
-    """Return the head from above and a map of one posterior."""
+def _pictures(posterior: DirectionPosterior, m: int = 0) -> str:
+    """Return the head from above and a map of one posterior in the colour of source m."""
     space, radius = posterior.space, posterior.radius_90
     place = format_position(space, posterior.direction, radius)
     others = [
-        (0, one.direction) for one in listed_alternatives(posterior.alternatives, radius, space)
+        (m, one.direction) for one in listed_alternatives(posterior.alternatives, radius, space)
     ]
     whole = posterior_map(posterior)
     drawn = whole if others or is_unknown(radius, space) else zoomed_map(posterior)
@@ -253,14 +96,14 @@ def _pictures(posterior: DirectionPosterior) -> str:
     chart = ""
     if space.dims <= 2:
         chart = map_chart(
-            [(0, posterior, drawn)],
+            [(m, posterior, drawn)],
             alternatives=others,
             caption=f"{caption} <span>{note}</span>",
             alt=f"Posterior of the direction: {place}",
         )
     if not space.holds_directions:
         return chart
-    above = compass([(0, posterior)], alternatives=others, alt=f"The head from above. {place}")
+    above = compass([(m, posterior)], alternatives=others, alt=f"The head from above. {place}")
     return above + chart
 
 
@@ -281,14 +124,18 @@ def _where(posterior: DirectionPosterior) -> dict[str, str]:
 
 
 def _posterior_view(
-    posterior: DirectionPosterior, facts: Mapping[str, str], *parts: str, name: str = ""
+    posterior: DirectionPosterior,
+    facts: Mapping[str, str],
+    *parts: str,
+    name: str = "",
+    m: int = 0,
 ) -> str:
     """Return the view of one source: its place in words, numbers, further parts and pictures."""
     place = format_position(posterior.space, posterior.direction, posterior.radius_90)
-    numbers = _facts({**_where(posterior), **facts})
-    return _view(
-        _title(f"{name}: {place}" if name else place),
-        f'<div class="view"><div>{numbers}{"".join(parts)}</div>{_pictures(posterior)}</div>',
+    numbers = fact_list({**_where(posterior), **facts})
+    return framed(
+        heading(f"{name}: {place}" if name else place),
+        f'<div class="view"><div>{numbers}{"".join(parts)}</div>{_pictures(posterior, m)}</div>',
     )
 
 
@@ -311,16 +158,17 @@ def _(source: SourceSummary) -> str:
     facts = {"Energy": f"{format_percent(source.share)} of the recording"}
     player = ""
     if isinstance(source, Source):
-        player = _players({source.name: source.audio}).get(source.name, "")
+        player = sound_players({source.name: source.audio}).get(source.name, "")
+    (m,) = source_numbers([source])
     return _posterior_view(
-        source.posterior, facts, doubt_list(source.doubts), player, name=source.name
+        source.posterior, facts, doubt_list(source.doubts), player, name=source.name, m=m
     )
 
 
 @notebook_html.register
 def _(track: Track) -> str:
     if not len(track):
-        return _view(_title(repr(track)))
+        return framed(heading(repr(track)))
     observed = [window for window in track if window.observed_share > 0]
     space = track[0].posterior.space
     facts = {
@@ -335,9 +183,9 @@ def _(track: Track) -> str:
     if space.holds_directions and len(track) > 1 and observed:
         rows = _source_track(track)
         charts = direction_charts([rows], [isotropic_bands(rows, space)], elevation=space.dims > 1)
-    return _view(
-        _title("Track of one source"),
-        _facts(facts),
+    return framed(
+        heading("Track of one source"),
+        fact_list(facts),
         doubt_list([f"{kind}, in some windows" for kind in doubts]),
         f'<div class="view">{charts}</div>',
     )
@@ -357,27 +205,27 @@ def _source_track(track: Track) -> SourceTrack:
 def _(scene: SceneSummary) -> str:
     sources = scene.sources
     count = f"{len(sources)} source{'' if len(sources) == 1 else 's'}"
-    title = _title(f"{count} in {format_duration(scene.seconds)} of sound")
+    title = heading(f"{count} in {format_duration(scene.seconds)} of sound")
     if not sources:
-        return _view(title, doubt_list(scene.doubts))
-    rows = [_source_row(m, source) for m, source in enumerate(sources)]
+        return framed(title, doubt_list(scene.doubts))
+    rows = [_source_row(m, s) for m, s in zip(source_numbers(sources), sources, strict=True)]
     columns = ["", "direction", "90 % within", "energy"]
     sounds = {source.name: source.audio for source in sources if isinstance(source, Source)}
     if sounds:
         columns.append("sound")
-        html = _players(sounds)
+        html = sound_players(sounds)
         rows = [[*row, html.get(s.name, "")] for row, s in zip(rows, sources, strict=True)]
     doubts = [f"{s.name}: {doubt}" for s in sources for doubt in s.doubts]
-    return _view(
+    return framed(
         title,
-        _table(columns, rows),
+        html_table(columns, rows),
         doubt_list([*scene.doubts, *doubts]),
         f'<div class="view">{_scene_pictures(sources)}</div>',
     )
 
 
 def _source_row(m: int, source: SourceSummary) -> list[str]:
-    """Return name, direction, radius and share of source m as cells of a table."""
+    """Return name, direction, radius and share of a source as cells of a table; m is its number."""
     space = source.posterior.space
     place = format_position(space, source.direction, source.radius_90)
     track = source.track
@@ -413,9 +261,9 @@ def _scene_pictures(sources: Sequence[SourceSummary]) -> str:
 @notebook_html.register
 def _(report: LiveReport) -> str:
     count = f"{len(report.sources)} source{'' if len(report.sources) == 1 else 's'}"
-    title = _title(f"{count} after {format_duration(report.time)}")
+    title = heading(f"{count} after {format_duration(report.time)}")
     if not report.sources:
-        return _view(title, doubt_list(report.doubts))
+        return framed(title, doubt_list(report.doubts))
     rows = [_live_row(source) for source in report.sources]
     doubts = [f"source {s.id}: {doubt}" for s in report.sources for doubt in s.doubts]
     known = [
@@ -425,9 +273,9 @@ def _(report: LiveReport) -> str:
     ]
     above = compass(known, alt="The head from above, with the tracked sources")
     columns = ("", "direction", "90 % within", "state", "level")
-    return _view(
+    return framed(
         title,
-        f'<div class="view">{_table(columns, rows)}{above}</div>',
+        f'<div class="view">{html_table(columns, rows)}{above}</div>',
         doubt_list([*report.doubts, *doubts]),
     )
 

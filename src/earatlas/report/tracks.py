@@ -24,8 +24,8 @@ from earatlas.types import Array, Indices
 __all__ = ["direction_charts", "source_charts", "track_charts"]
 
 # Ticks of both axes: position as a fraction of the axis, and label.
-_AZIMUTHS = [(0.0, "180°"), (0.25, "right"), (0.5, "front"), (0.75, "left"), (1.0, "180°")]
-_ELEVATIONS = [(0.0, "below"), (0.25, "−45°"), (0.5, "0°"), (0.75, "45°"), (1.0, "above")]
+_AZIMUTHS = [(0.0, "180°"), (0.25, "90° right"), (0.5, "0°"), (0.75, "90° left"), (1.0, "180°")]
+_ELEVATIONS = [(0.0, "−90°"), (0.25, "−45°"), (0.5, "0°"), (0.75, "45°"), (1.0, "90°")]
 
 
 def track_charts(sources: Sequence[SourceSummary]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from earatlas.geometry.alternatives import Alternative
+from earatlas.geometry.credible_region import grid_regions
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space, Sphere
 from earatlas.localization.doubts import DoubtKind
@@ -74,8 +75,8 @@ def region(posterior: DirectionPosterior) -> dict[str, Any]:
     if width == widest and isinstance(posterior.space, Sphere):
         cells, half = _broad_region(posterior, width)
     else:
-        cells, inner = (posterior.credible_region(level, width).cells for level in (0.9, 0.5))
-        half = len(inner)
+        outer, inner = grid_regions(posterior, (0.9, 0.5), width)
+        cells, half = outer.cells, len(inner.cells)
     return {
         "cells": np.round(azimuth_elevation(cells), 2).tolist(),
         "half": half,

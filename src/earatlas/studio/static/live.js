@@ -2,7 +2,7 @@
 
 import { socket } from "./api.js";
 import { DeviceChoice, EarMeters } from "./devices.js";
-import { el, icon, announce, setContent } from "./dom.js";
+import { el, icon, announce, prose, setContent } from "./dom.js";
 import { History } from "./history.js";
 import { pictureMenu } from "./pictures.js";
 import { wavFile } from "./player.js";
@@ -113,7 +113,7 @@ class LivePage {
     if (message.ready) { this.ready = true; this.showListening(); return; }
     this.clock.textContent = `${message.time.toFixed(1)} s`;
     const dropped = message.dropped_seconds;
-    setContent(this.notes, [...message.doubts, ...(dropped > 0.1 ? [`this computer is too slow: ${dropped.toFixed(1)} s of sound were dropped`] : [])].map((note) => el("li", {}, note)));
+    setContent(this.notes, [...message.doubts, ...(dropped > 0.1 ? [`this computer is too slow: ${dropped.toFixed(1)} s of sound were dropped`] : [])].map((note) => el("li", {}, prose(note))));
     this.notes.hidden = !this.notes.children.length;
     const alive = new Set(message.sources.map((source) => source.id));
     for (const id of this.sources.keys()) if (!alive.has(id)) { this.sources.get(id).card.remove(); this.sources.delete(id); }
@@ -165,7 +165,7 @@ class LivePage {
     known.place.textContent = source.place;
     known.note.textContent = [source.alternatives_text, source.uncertainty, source.active ? null : `silent for ${source.age.toFixed(0)} s`].filter(Boolean).join(" · ");
     known.meter.value = source.active ? Math.max(-60, source.level_db ?? -60) : -60;
-    known.doubts.textContent = source.doubts.join("; ");
+    setContent(known.doubts, prose(source.doubts.join("; ")));
     known.doubts.hidden = !source.doubts.length;
   }
 

@@ -25,6 +25,7 @@ export class RecordingPage {
     this.root = root;
     this.app = app;
     this.parts = [];
+    this.hash = location.hash; // of this page; another one is that of the page the user goes to
   }
 
   get backText() { return "Another recording"; }
@@ -53,15 +54,17 @@ export class RecordingPage {
     if (!id) return undefined;
     try {
       const one = (await get("recordings")).recordings.find(({ recording }) => recording === id);
-      return one && !this.job ? this.reopen(one) : undefined;
-    } catch (error) { return this.empty(error.message); }
+      return one && !this.job && this.app.page === this ? this.reopen(one) : undefined;
+    } catch (error) { return this.app.page === this ? this.empty(error.message) : undefined; }
   }
 
   // Put the recording into the address, for the browser's back, forward and reload.
   setAddress(id) {
     const to = id ? `#recording/${id}` : "#recording";
     document.querySelector("#tabs a[data-page=recording]")?.setAttribute("href", to);
-    if (location.hash !== to) history.pushState(null, "", to);
+    if (location.hash !== this.hash || to === this.hash) return;
+    history.pushState(null, "", to);
+    this.hash = to;
   }
 
   empty(error = null, unsaved = null) {

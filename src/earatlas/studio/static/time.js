@@ -22,8 +22,8 @@ export class TimeViews {
     this.selected = el("div", { class: "selected", "aria-hidden": "true" });
     this.rows = [
       this.row("Waveform", "left and right ear", 76, (...a) => this.waveform(...a)),
-      this.row("Azimuth", "with 90 % band", 120, (...a) => this.angles(...a, "azimuth", 180, [[-180, "180°"], [-90, "right"], [0, "front"], [90, "left"], [180, "180°"]])),
-      this.row("Elevation", "with 90 % band", 84, (...a) => this.angles(...a, "elevation", 90, [[-90, "below"], [0, "0°"], [90, "above"]])),
+      this.row("Azimuth", "with 90 % band", 120, (...a) => this.angles(...a, "azimuth", 180, [[-180, "180°"], [-90, "90° right"], [0, "0° front"], [90, "90° left"], [180, "180°"]])),
+      this.row("Elevation", "with 90 % band", 84, (...a) => this.angles(...a, "elevation", 90, [[-90, "−90°"], [0, "0°"], [90, "90°"]])),
       this.row("Level", "dB", 72, (...a) => this.levels(...a)),
       this.row("Spectrogram", BY_SOURCE, 150, (...a) => this.spectrogram(...a)),
     ];
@@ -91,7 +91,8 @@ export class TimeViews {
     place(this.cursor, this.at);
     const { selection } = timeline;
     const [from, to] = selection ? [Math.max(selection.start, timeline.start), Math.min(selection.end, timeline.end)] : [0, 0];
-    this.selected.hidden = to <= from;
+    // A tint of everything that is visible would only change the colours.
+    this.selected.hidden = to <= from || (from <= timeline.start && to >= timeline.end);
     place(this.selected, from);
     this.selected.style.width = `${timeline.x(to, width) - timeline.x(from, width)}px`;
   }

@@ -2,7 +2,7 @@
 //
 // A click moves the cursor, dragging selects, the wheel with Ctrl zooms and with Shift scrolls.
 
-export const LEFT = 46; // CSS pixels left of the plots, for the ticks
+export const LEFT = 58; // CSS pixels left of the plots, for the ticks: --ticks in studio.css
 const MIN_SECONDS = 0.05; // of the visible part
 const MIN_SELECTION = 0.05; // seconds
 const DRAG_PIXELS = 5; // a shorter movement is a click

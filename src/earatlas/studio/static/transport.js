@@ -17,7 +17,7 @@ export class Transport {
     this.bar = el("section", { class: "card transport", "aria-label": "Playback" }, this.button, this.clock,
       el("div", { class: "segments", role: "group", "aria-label": "Mixture or separated" }, this.ab),
       el("label", { class: "volume" }, "Volume ", volume),
-      el("p", { class: "note hint" }, "Space: play · ← →: seek · A: mixture or separated · 1 to 6: solo · 0: all · L: loop · + −: zoom"));
+      el("p", { class: "note hint" }, "Space: play · ← →: seek · A: mixture · 1 to 6: solo · 0: all · L: loop · + −: zoom"));
   }
 
   update() {
