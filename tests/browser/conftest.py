@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import soundfile
-from studio_tab import (
+
+import earatlas as ea
+from browser.studio_tab import (
     FLAGS,
     MICROPHONES,
     PLACES,
@@ -19,8 +21,6 @@ from studio_tab import (
     open_page,
     wait_for_result,
 )
-
-import earatlas as ea
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studio_tab import MICROPHONES, download, open_page, wait_for_result
+
+from browser.studio_tab import MICROPHONES, download, open_page, wait_for_result
 
 pytestmark = pytest.mark.browser
 
