@@ -46,6 +46,7 @@ FORMATS = {
         ("crash", os.abort),
         ("hang", lambda: time.sleep(60)),
         ("large", _large),
+        ("prints", lambda: os.write(1, b"message of a library")),
         ("message", _message),
     )
 }

@@ -1,24 +1,28 @@
 """Use mutants in a separate process, which may crash, hang or run out of memory.
 
 A mutant must be used, or rejected by an `InputError` with a printable message, within 10 seconds
-of processor time and within 300 MB plus four times its size of memory.
-
-    python tests/fuzz/fuzz_guard.py MODULE FORMAT FIRST LAST SEED FOLDER    prints a JSON line each
+of processor time and within 300 MB plus four times its size of memory. The processes are forked
+from one that has imported the package.
 """
 
-import json
+import multiprocessing
 import os
-import select
-import subprocess
-import sys
 import tempfile
 import time
 import traceback
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
+from multiprocessing.connection import Connection
 from pathlib import Path
+
+import numpy as np
+from fuzz_mutators import Format
+
+from earatlas.errors import InputError, sanitize
+from earatlas.hrtf import sofa_subprocess
 
 __all__ = ["Outcomes", "fuzz"]
 
@@ -48,45 +52,36 @@ class Outcomes:
 
 def fuzz(name: str, count: int, *, seed: int = 0, module: str = "fuzz_formats") -> Outcomes:
     """Use `count` mutants of a format of the given module."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fuzz_guard", "fuzz_formats", "fuzz_faults"])
     outcomes, first = Outcomes(), 0
     with tempfile.TemporaryDirectory() as folder:
         while first < count:
-            numbers = map(str, (first, count, seed))
-            command = [sys.executable, __file__, module, name, *numbers, folder]
-            first = _run(command, first, count, outcomes)
-    return outcomes
-
-
-def _run(command: list[str], first: int, last: int, outcomes: Outcomes) -> int:
-    """Use mutants from `first` on until the process ends; return the number of the next one."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    with (
-        tempfile.TemporaryFile() as errors,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, env=environment
-        ) as process,
-    ):
-        assert process.stdout is not None
-        buffer = b""
-        while True:
-            ready, _, _ = select.select([process.stdout], [], [], _WAIT_SECONDS)
-            data = os.read(process.stdout.fileno(), 65536) if ready else b""
-            *lines, buffer = (buffer + data).split(b"\n")
-            for line in lines:
-                outcomes.add(first, json.loads(line))
+            rows, sender = context.Pipe(duplex=False)
+            process = context.Process(
+                target=_use_mutants, args=(module, name, range(first, count), seed, folder, sender)
+            )
+            process.start()
+            sender.close()
+            outcome = "crash"
+            while rows.poll(_WAIT_SECONDS):
+                try:
+                    row = rows.recv()
+                except EOFError:  # the process has ended
+                    break
+                if "guard" in row:  # failures of mutants are reported as rows
+                    raise RuntimeError(row["guard"])
+                outcomes.add(first, row)
                 first += 1
-            if not data:
-                break
-        if not ready:
-            process.kill()
-        code = process.wait()
-        if code == 1:  # an error of the guard itself: failures of mutants are reported as rows
-            errors.seek(0)
-            raise RuntimeError(errors.read().decode(errors="replace")[-2000:])
-    if first < last:
-        outcome = "hang" if not ready else "crash"
-        outcomes.add(first, {"outcome": outcome, "details": code, "seconds": 0, "bytes": 0})
-    return first + 1
+            else:
+                outcome = "hang"
+                process.kill()
+            process.join()
+            if first < count:
+                row = {"outcome": outcome, "details": process.exitcode, "seconds": 0, "bytes": 0}
+                outcomes.add(first, row)
+                first += 1
+    return outcomes
 
 
 # --- in the process ------------------------------------------------------------------------------
@@ -110,22 +105,36 @@ def _reset_peak(pid: int | str) -> None:
         return
 
 
-def _main(module: str, name: str, first: str, last: str, seed: str, folder: str) -> None:
-    import numpy as np
+def _use_mutants(
+    module: str, name: str, numbers: range, seed: int, folder: str, rows: Connection
+) -> None:
+    """Send the outcome of each mutant, or the error of the guard itself."""
+    try:
+        warnings.simplefilter("ignore")
+        _redirect_output(Path(folder))
+        os.chdir(folder)
+        _use_numbered(import_module(module).FORMATS[name], numbers, seed, rows)
+    except BaseException:
+        rows.send({"guard": traceback.format_exc()[-2000:]})
 
-    from earatlas.hrtf import sofa_subprocess
 
-    warnings.simplefilter("ignore")
-    format = import_module(module).FORMATS[name]
-    os.chdir(folder)
-    bases = format.make(Path(folder))
-    path = Path(folder, format.file)
+def _redirect_output(folder: Path) -> None:
+    """Write what libraries print into files."""
+    for descriptor in (1, 2):
+        file = os.open(folder / f"output{descriptor}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, descriptor)
+        os.close(file)
+
+
+def _use_numbered(format: Format, numbers: range, seed: int, rows: Connection) -> None:
+    bases = format.make(Path())
+    path = Path(format.file)
     for blob in bases:  # a rejected base would make all mutants pass
         path.write_bytes(blob)
         format.use(path)
     base_bytes: dict[int | str, int] = {}
-    for number in range(int(first), int(last)):
-        random = np.random.default_rng([int(seed), number])
+    for number in numbers:
+        random = np.random.default_rng([seed, number])
         path.write_bytes(format.mutate(bases[int(random.integers(len(bases)))], random))
         reader = sofa_subprocess.SERVER.process
         pids: list[int | str] = ["self"] + ([reader.pid] if reader else [])
@@ -140,17 +149,17 @@ def _main(module: str, name: str, first: str, last: str, seed: str, folder: str)
                 row.update(outcome="slow", details=f"{row['seconds']} s")
             elif grown > MAX_BYTES + MAX_BYTES_PER_BYTE * path.stat().st_size:
                 row.update(outcome="large", details=f"{grown >> 20} MB")
-        sys.stdout.write(json.dumps(row) + "\n")
-        sys.stdout.flush()
+            elif os.fstat(1).st_size:
+                row.update(outcome="prints", details=Path("output1").read_bytes()[:200].decode())
+                os.truncate("output1", 0)
+        rows.send(row)
 
 
-def _used(use: object, path: Path) -> dict[str, object]:
-    from earatlas.errors import InputError, sanitize
-
+def _used(use: Callable[[Path], object], path: Path) -> dict[str, object]:
     start = time.process_time()  # hangs are detected by the calling process
     details = ""
     try:
-        use(path)  # type: ignore[operator]
+        use(path)
         outcome = "used"
     except InputError as error:
         message = str(error)
@@ -163,7 +172,3 @@ def _used(use: object, path: Path) -> dict[str, object]:
         "details": details,
         "seconds": round(time.process_time() - start, 3),
     }
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])
