@@ -40,4 +40,4 @@ def test_a_close_source_is_doubted_in_its_unit(
     assert not first.doubts
     assert not second.doubts
     (doubt,) = third.doubts
-    assert all(text in doubt.reason for text in words)
+    assert all(text in doubt for text in words)
