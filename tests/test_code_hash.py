@@ -173,3 +173,14 @@ def test_package_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     variants = [{**files, "b/c.py": "y = 3"}, {"a.py": "x = 1", "b/d.py": "y = 2"}, {"a.py": "x"}]
     assert hash_of(files) == hash_of({**files, "notes.txt": "no code"})
     assert len({hash_of(files), *map(hash_of, variants)}) == 4
+
+
+@pytest.mark.parametrize(("name", "same"), [("save", True), ("load", True), ("keep", False)])
+def test_methods_for_files_do_not_count(package: Callable[..., str], name: str, same: bool) -> None:
+    """A method that saves or loads a value may change although it is mentioned."""
+    old = "return self.value\n\n    def draw(self):\n        return 5"
+    first, second = (
+        package("model.py", old, f"return self.{name}\n\n    def {name}(self):\n        return {n}")
+        for n in (5, 6)
+    )
+    assert (first == second) is same

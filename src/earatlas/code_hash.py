@@ -4,9 +4,9 @@
 function. Its output is a hash over the syntax trees of the definitions that it reaches: names and
 attributes of modules are followed through imports, and a method belongs to it if its class is
 reached and its name occurs as an attribute or a string. Only what can change a number counts:
-comments, formatting, docstrings, annotations, texts of errors and warnings, and modules for
-messages, files, file formats and caches do not, and neither do other packages. Modules that are
-imported by a computed name are not found.
+comments, formatting, docstrings, annotations, texts of errors and warnings, methods that load and
+save, and modules for messages, files, file formats and caches do not, and neither do other
+packages. Modules that are imported by a computed name are not found.
 
     unit        a function, a method, a class without its methods, or a statement of a module
     reference   (module, name) in a unit; name "" is the whole module
@@ -40,6 +40,7 @@ _NOT_FOLLOWED = frozenset(
         "earatlas.csv_tables",
         "earatlas.errors",
         "earatlas.experiments.array_cache",
+        "earatlas.features.audio_checks",
         "earatlas.features.containers",
         "earatlas.features.decoder",
         "earatlas.features.sound_file",
@@ -53,7 +54,8 @@ _NOT_FOLLOWED = frozenset(
         "earatlas.wording",
     }
 )
-_SHOWN = frozenset({"__repr__", "__str__", "_repr_html_"})  # methods for people
+# Methods for people and for files.
+_OMITTED_METHODS = frozenset({"__repr__", "__str__", "_repr_html_", "load", "save", "write"})
 _UNUSED_FIELDS = frozenset(
     {"annotation", "ctx", "kind", "returns", "type_comment", "type_ignores", "type_params"}
 )
@@ -79,7 +81,7 @@ class _Unit:
         return {
             part.name: _Unit(f"{self.name}.{part.name}", part, self.module, self.imports)
             for part in self._method_nodes
-            if isinstance(part, _Definition) and part.name not in _SHOWN
+            if isinstance(part, _Definition) and part.name not in _OMITTED_METHODS
         }
 
     @cached_property

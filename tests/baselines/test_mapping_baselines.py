@@ -19,6 +19,7 @@ from sklearn.mixture import GaussianMixture
 import earatlas as ea
 from earatlas.baselines import mplr
 from earatlas.baselines.lookup import LookUp
+from earatlas.baselines.low_rank_gaussians import fit_low_rank_gaussians
 from earatlas.baselines.mapping import InverseMap
 from earatlas.baselines.mplr import MPLR
 from earatlas.baselines.phat import PHAT, delay_grid
@@ -145,6 +146,20 @@ def test_plain_mplr_uses_all_cues(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(mplr, "_BLOCK_NUMBERS", numbers)
         np.testing.assert_allclose(model.inverse_map(y), expected, rtol=1e-9, atol=1e-9)
     assert repr(model) == "MPLR(Plane, K=3, D=12 as 12, L=2)"
+
+
+def test_low_rank_gaussians_equal_dense_ones() -> None:
+    """With about six samples per component of 14 dimensions, EM gives scikit-learn's densities."""
+    x, y = affine_data(30, noise=0.5)
+    z = np.hstack([x / 20, y])
+    dense = GaussianMixture(5, reg_covar=1e-2, max_iter=3, random_state=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        dense.fit(z)
+    thin = fit_low_rank_gaussians(z, 5, ridge=1e-2, iterations=3, seed=2)
+    assert min(factor.shape[1] for factor in thin.factors) < 14
+    found = np.exp(thin.log_densities(z + 0.1)).sum(axis=0)
+    np.testing.assert_allclose(np.log(found), dense.score_samples(z + 0.1), rtol=1e-9, atol=1e-9)
 
 
 def test_mplr_with_one_component_is_linear_regression() -> None:

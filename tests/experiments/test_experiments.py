@@ -31,7 +31,7 @@ from earatlas.experiments import (
 )
 from earatlas.experiments.array_cache import cached_arrays
 from earatlas.experiments.bench import LAYOUTS, azimuth_elevation_errors
-from earatlas.experiments.confirmation import check_rows, results_agree
+from earatlas.experiments.confirmation import check_rows, first_difference
 from earatlas.experiments.figure_parts import pack_array, unpack_array
 from earatlas.experiments.models import METHODS, fit_method
 from earatlas.experiments.page import mark_stale_rows, without_stale_marks, write_page
@@ -243,15 +243,15 @@ def test_stale_rows_are_confirmed_if_repetitions_agree(
     path.write_text("\n".join([json.dumps(gone), *map(json.dumps, [*rows, old])]) + "\n")
     measured_seeds.clear()
     checks = check_rows(experiment, Bench(), path, 3)
-    assert [(check.rows, check.repeated, check.agrees) for check in checks] == [
-        (5, 3, True),
-        (5, 2, False),
+    assert [(check.rows, check.repeated, check.difference) for check in checks] == [
+        (5, 3, None),
+        (5, 2, "seed 7: square 50, now 49"),
     ]
-    assert measured_seeds == [0, 2, 4, 5, 7]
+    assert measured_seeds == [0, 2, 3, 5, 7]
     after = group_by_data_set(experiment, path, quick=False)[0].rows[:10]
     stale = [row["settings"]["seed"] for row in after if experiment.is_stale(row)]
     confirmed = [row["settings"]["seed"] for row in after if "confirmed" in row]
-    assert (stale, confirmed) == ([6, 8, 9], [1, 3])
+    assert (stale, confirmed) == ([6, 8, 9], [1, 4])
     page = write_page({"toy": experiment}, tmp_path, quick=False).read_text()
     assert "printed digits: toy (2 of 11)." in page.replace("\n", " ")
     assert "recorded: toy (4 of 11)." in page.replace("\n", " ")
@@ -284,7 +284,36 @@ def test_stale_rows_are_confirmed_if_repetitions_agree(
 )
 def test_results_agree_within_tolerances(first: Any, second: Any, agree: bool) -> None:
     """Numbers agree to 0.02 and a thousandth; names, lengths and shapes must be the same."""
-    assert results_agree(first, second) is agree
+    assert (first_difference(first, second) is None) is agree
+
+
+def test_every_kind_of_row_is_checked(
+    counting_experiment: tuple[Experiment, list[int]], tmp_path: Path
+) -> None:
+    """Of each method the cheapest row is repeated; one that differs leaves the others confirmed."""
+    experiment, measured_seeds = counting_experiment
+    path = tmp_path / "toy.jsonl"
+
+    def plan(bench: Bench) -> list[dict[str, Any]]:
+        return [{"seed": seed, "method": "ab"[seed % 2]} for seed in range(6)]
+
+    def measure(bench: Bench, settings: dict[str, Any]) -> dict[str, Any]:
+        measured_seeds.append(settings["seed"])
+        return {"means": [settings["seed"]]}
+
+    experiment = replace(experiment, plan=plan, measure=measure)
+    rows, _ = run_experiment(experiment, Bench(), path)
+    for seconds, row in zip((3, 3, 1, 2, 2, 1), rows, strict=True):
+        row |= {"code": "first", "seconds": seconds}
+    rows[5]["result"] = {"means": [1]}
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    measured_seeds.clear()
+    checks = check_rows(experiment, Bench(), path, 1)
+    assert [(check.kind, check.difference) for check in checks] == [
+        ("a", None),
+        ("b", "seed 5: means[0] 1, now 5"),
+    ]
+    assert measured_seeds == [2, 5]
 
 
 def test_only_the_newest_plan_is_shown(

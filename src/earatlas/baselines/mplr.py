@@ -9,8 +9,9 @@ The paper compares with it in section 7. K Gaussians on [x; y] have the conditio
 
 A component has (D + L)² / 2 parameters, far more than the samples determine for D = 730. `MPLR.fit`
 therefore reduces y to the principal components of its standardized cues, and selects a ridge for
-all covariances on held-out directions. `MPLR.fit_plain` uses all cues, as the paper does. Both use
-scikit-learn, which the extra `earatlas[sklearn]` installs.
+all covariances on held-out directions. `MPLR.fit_plain` uses all cues, as the paper does; its
+components have fewer samples than cues (`low_rank_gaussians`). Both use scikit-learn, which the
+extra `earatlas[sklearn]` installs.
 
 References
 ----------
@@ -28,6 +29,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from earatlas.baselines.low_rank_gaussians import (
+    LowRankGaussians,
+    fit_low_rank_gaussians,
+    low_rank_precision,
+    regression_matrix,
+)
 from earatlas.baselines.mapping import (
     check_cues,
     cue_scale,
@@ -88,7 +95,7 @@ class MPLR:
     projection: Array  # (D, q) from y to reduced cues; the first has unit deviation
     log_weights: Array  # (K,) log π_k |S_k|^{-1/2}
     centres: Array  # (K, q) c_k
-    whiteners: Array  # (K, q, q) W_k with W_k W_kᵀ = S_k⁻¹
+    roots: Array  # (K, q, r) V_k with V_k V_kᵀ = I / ridge - S_k⁻¹
     means: Array  # (K, E) m_k
     gains: Array  # (K, q, E) G_kᵀ
     ridge: float
@@ -182,9 +189,7 @@ class MPLR:
         offset_x, width = targets.mean(axis=0), np.maximum(targets.std(axis=0), 1e-12)
         joint = np.hstack([(targets - offset_x) / width, (y - offset) @ projection])
         mixture = _fit_gaussian_mixture(joint, components, ridge, _DEFAULTS.iterations, seed)
-        return cls._from_mixture(
-            space, mixture, offset, projection, target_scaling=(offset_x, width)
-        )
+        return cls._from_mixture(space, mixture, offset, projection, (offset_x, width))
 
     @classmethod
     def fit_plain(
@@ -217,21 +222,18 @@ class MPLR:
         _check_components(components, len(points))
         offset, scale = cues.mean(axis=0), cue_scale(cues)
         joint = np.hstack([to_targets(space, points), (cues - offset) / scale])
-        mixture = _fit_gaussian_mixture(
+        mixture = fit_low_rank_gaussians(
             joint, components, _DEFAULTS.plain_ridge, _DEFAULTS.plain_iterations, seed
         )
-        return cls._from_mixture(
-            space, mixture, offset, np.diag(1 / scale), target_scaling=(0.0, 1.0)
-        )
+        return cls._from_mixture(space, mixture, offset, np.diag(1 / scale), (0.0, 1.0))
 
     @classmethod
     def _from_mixture(
         cls,
         space: Space,
-        mixture: GaussianMixture,
+        mixture: LowRankGaussians,
         offset: Array,
         projection: Array,
-        *,
         target_scaling: tuple[Array | float, Array | float],
     ) -> Self:
         """Create the model from Gaussians on scaled targets and projected cues.
@@ -239,26 +241,30 @@ class MPLR:
         They are fitted to [(targets - offset_x) / width; (y - offset) @ projection].
         """
         offset_x, width = target_scaling
-        E = mixture.means_.shape[1] - projection.shape[1]
-        S = mixture.covariances_[:, E:, E:]
-        roots = np.linalg.cholesky(S)
-        half_logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        q, ridge = projection.shape[1], mixture.ridge
+        E = mixture.means.shape[1] - q
+        precisions = [low_rank_precision(U[E:], ridge) for U in mixture.factors]
+        log_determinants = np.array([log_determinant for _, log_determinant in precisions])
+        roots = np.zeros((len(precisions), q, max(V.shape[1] for V, _ in precisions)))
+        for k, (V, _) in enumerate(precisions):
+            roots[k, :, : V.shape[1]] = V
+        gains = np.stack([regression_matrix(U[E:], U[:E], ridge) for U in mixture.factors])
         return cls(
             space=space,
             offset=offset,
             projection=projection,
-            log_weights=np.log(mixture.weights_) - half_logs,
-            centres=mixture.means_[:, E:],
-            whiteners=np.linalg.inv(roots).transpose(0, 2, 1),
-            means=mixture.means_[:, :E] * width + offset_x,
-            gains=np.linalg.solve(S, mixture.covariances_[:, E:, :E]) * width,
-            ridge=mixture.reg_covar,
+            log_weights=np.log(mixture.weights) - 0.5 * log_determinants,
+            centres=mixture.means[:, E:],
+            roots=roots,
+            means=mixture.means[:, :E] * width + offset_x,
+            gains=gains * width,
+            ridge=ridge,
         )
 
     def inverse_map(self, y: ArrayLike) -> Array:
         """Return the directions (N, C) of complete cue vectors (N, D)."""
         reduced = (check_cues(y, len(self.offset)) - self.offset) @ self.projection
-        block = max(_BLOCK_NUMBERS // self.centres.size, 1)
+        block = max(_BLOCK_NUMBERS // max(self.centres.size, self.roots[:, 0].size), 1)
         parts = [
             self._conditional_mean(reduced[n : n + block])
             for n in range(0, max(len(reduced), 1), block)
@@ -268,7 +274,8 @@ class MPLR:
     def _conditional_mean(self, z: Array) -> Array:
         """Return E[x | z] (N, E) for reduced cues (N, q)."""
         d = z - self.centres[:, None]  # (K, N, q)
-        logs = self.log_weights[:, None] - 0.5 * ((d @ self.whiteners) ** 2).sum(axis=-1)
+        distances = (d**2).sum(axis=-1) / self.ridge - ((d @ self.roots) ** 2).sum(axis=-1)
+        logs = self.log_weights[:, None] - 0.5 * distances
         r = np.exp(logs - logsumexp(logs, axis=0))
         expected: Array = np.einsum("kn,kne->ne", r, self.means[:, None] + d @ self.gains)
         return expected
@@ -284,11 +291,15 @@ def _check_components(components: int, N: int) -> None:
 
 def _fit_gaussian_mixture(
     joint: Array, components: int, ridge: float, iterations: int, seed: int
-) -> GaussianMixture:
-    """Fit K Gaussians with full covariances to samples (N, E + q)."""
+) -> LowRankGaussians:
+    """Fit K Gaussians with full covariances to many samples (N, E + q) of few dimensions."""
     mixture = GaussianMixture(
         components, reg_covar=ridge, max_iter=iterations, random_state=seed, init_params="kmeans"
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return mixture.fit(joint)
+        mixture.fit(joint)
+    variances, axes = np.linalg.eigh(mixture.covariances_)
+    scales = np.sqrt(np.maximum(variances - ridge, 0.0))
+    factors = tuple(axes * scales[:, None, :])
+    return LowRankGaussians(mixture.weights_, mixture.means_, factors, ridge)

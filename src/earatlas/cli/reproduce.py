@@ -132,7 +132,8 @@ def reproduce(
         int | None,
         typer.Option(
             metavar="N",
-            help="Repeat only N stale rows of each kind, and confirm the others if they agree.",
+            help="Repeat only N stale rows of each kind (method, number of talkers), and confirm "
+            "the others if they agree; differences are listed.",
         ),
     ] = None,
     draw_only: Annotated[
@@ -159,6 +160,8 @@ def reproduce(
             answers.append(answer)
             if not as_json:
                 print_line((_ANSWER if check is None else _CHECKED).format_map(answer))
+                for difference in answer.get("differences", ()):
+                    print_line(f"  differs: {difference}")
         with progress("plotting"):
             page = write_page(EXPERIMENTS, output, quick=quick)
     total = round(time.perf_counter() - start, 1)
@@ -262,5 +265,10 @@ def _check(experiment: Experiment, bench: Bench, path: Path, repetitions: int) -
         "stale": sum(check.rows for check in checks),
         "repeated": sum(check.repeated for check in checks),
         "confirmed": sum(check.rows for check in checks if check.agrees),
+        "differences": [
+            f"{check.kind or experiment.name} ({check.rows} rows): {check.difference}"
+            for check in checks
+            if not check.agrees
+        ],
         "seconds": round(time.perf_counter() - start, 1),
     }

@@ -53,6 +53,7 @@ LAYOUTS = {
 }
 BUILT_IN_HEADS = ("simulated", "simulated-room")
 _ROTATED = RotatedHeadSettings()
+_EVERY_NTH_CUE_VECTOR = 500  # few, because cues are stored with single precision
 PAGE_HEADS = ("simulated", "ku100", "cipic_003", "cipic_021")  # heads of the findings
 
 
@@ -129,6 +130,8 @@ class Bench:
             content = describe_files(file for file in folder.rglob("*") if file.is_file())
         else:
             content = _rounded_values(head)
+            if self.head == "simulated-room":  # recordings of noise, which the responses are not
+                content += _rounded(self.full_cues(CueLayout())[::_EVERY_NTH_CUE_VECTOR], 100)
         digest = hashlib.sha256(content).hexdigest()
         return {"head": head.name, "directions": len(head), "fingerprint": digest[:8]}
 
@@ -192,11 +195,15 @@ def _rounded_values(head: Head) -> bytes:
 
     A value that rounds differently would need to be within 1e-10 of a rounding boundary.
     """
-    samples = head.responses().samples
-    projected = samples @ np.random.default_rng(0).normal(size=(samples.shape[-1], 4))
-    scale = 1000 / np.abs(projected).max()
-    rounded = (np.rint(head.directions * 1000), np.rint(projected * scale))
-    return b"".join(values.astype("<i4").tobytes() for values in rounded)
+    directions = np.rint(head.directions * 1000).astype("<i4").tobytes()
+    return directions + _rounded(head.responses().samples, 1000)
+
+
+def _rounded(values: Array, steps: int) -> bytes:
+    """Return four projections of vectors (…, D), rounded to a share of the largest."""
+    projected = values @ np.random.default_rng(0).normal(size=(values.shape[-1], 4))
+    scale = steps / np.abs(projected).max()
+    return bytes(np.rint(projected * scale).astype("<i4").tobytes())
 
 
 @lru_cache(maxsize=2)

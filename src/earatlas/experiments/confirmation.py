@@ -1,10 +1,12 @@
 """Confirmation of stale rows: some are measured again, and if they agree, the others are kept.
 
 A change of the code makes every row stale that depends on it, although most changes alter no
-number. `check_rows` repeats some of the stale rows of a data set, spread over the plan, for each
-part of the experiment, version of the code and set of results. If all of them agree with their
-earlier results, a line in the file confirms the others, which then count as measured by the present
-code. If one differs, the others stay stale.
+number. `check_rows` repeats some of the stale rows of a data set for each kind of row, version of
+the code and set of results: the kind is what a row measures by other code, such as its method or
+the number of talkers. The rows are spread over the plan, and of their neighbours those are taken
+that cost the least time. If all of them agree with their earlier results, a line in the file
+confirms the others of the kind, which then count as measured by the present code. If one differs,
+the others stay stale.
 
     agreement of numbers   |a - b| <= absolute + relative |a|
     agreement of arrays    the same with the range of the array in place of |a|
@@ -15,8 +17,9 @@ code. If one differs, the others stay stale.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +31,16 @@ from earatlas.experiments.figure_parts import unpack_array
 from earatlas.experiments.rows import (
     Experiment,
     Row,
+    Settings,
     append_lines,
     group_by_data_set,
     measure_row,
 )
 from earatlas.types import Array, Progress
 
-__all__ = ["AgreementSettings", "Check", "check_rows", "results_agree"]
+__all__ = ["AgreementSettings", "Check", "check_rows", "first_difference"]
 
+_KIND = ("part", "method", "sources", "talkers")  # settings that decide which code measures a row
 _PACKED = {"shape", "low", "high", "data"}  # keys of a packed array (`pack_array`)
 
 
@@ -53,12 +58,17 @@ class AgreementSettings:
 
 @dataclass(frozen=True)
 class Check:
-    """Result of the repetition of some stale rows of one part, of one version of the code."""
+    """Result of the repetition of some stale rows of one kind, of one version of the code."""
 
-    part: str  # "" for experiments without parts
+    kind: str  # such as "VESSL, 2 sources", "" for experiments with one kind
     rows: int  # stale rows, including the repeated ones
     repeated: int
-    agrees: bool
+    difference: str | None  # the first result that differs, such as "seed 3: SDR.mean 5.1, now 4"
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all repetitions agree."""
+        return self.difference is None
 
 
 def check_rows(
@@ -81,7 +91,7 @@ def check_rows(
     path : Path
         File of the rows, to which repeated rows and confirmations are appended.
     repetitions : int
-        Number of repeated rows of each part, version of the code and set of results.
+        Number of repeated rows of each kind, version of the code and set of results.
     settings : AgreementSettings, optional
         Largest differences.
     progress : callable, optional
@@ -90,13 +100,13 @@ def check_rows(
     Returns
     -------
     list of Check
-        One for each part, version of the code and set of results that has stale rows.
+        One for each kind, version of the code and set of results that has stale rows.
 
     """
     if repetitions < 1:
         raise InputError(
             f"check must be at least 1 row, got {repetitions}. Use 3, for example, to repeat "
-            "three rows of each part."
+            "three rows of each kind."
         )
     identity = experiment.identity(bench)
     plan = experiment.plan(replace(bench, share=1.0))  # without settings that no longer exist
@@ -112,18 +122,18 @@ def check_rows(
     total, done, checks = sum(map(len, picked)), 0, []
     report = progress or (lambda _done, _total: None)
     for rows, some in zip(groups, picked, strict=True):
-        first = rows[0]["settings"]
-        today, agrees, repeated = experiment.code(first), True, 0
+        today, difference, repeated = experiment.code(rows[0]["settings"]), None, 0
         for row in some:
             new = {**identity, "settings": row["settings"], "code": today}
             new = measure_row(experiment.measure, bench, new)
             append_lines(path, new)
             done, repeated = done + 1, repeated + 1
             report(done, total)
-            agrees = results_agree(row["result"], new["result"], settings)
-            if not agrees:
+            difference = first_difference(row["result"], new["result"], settings)
+            if difference is not None:
+                difference = f"{_describe(row['settings'], other_than=_KIND)}: {difference}"
                 break
-        if agrees:
+        if difference is None:
             confirmed = {
                 "from": rows[0].get("code"),
                 "to": today,
@@ -131,16 +141,17 @@ def check_rows(
                 "settings": [row["settings"] for row in rows],
             }
             append_lines(path, {**identity, "confirmed": confirmed})
-        checks.append(Check(first.get("part", ""), len(rows), repeated, agrees))
+        kind = {name: rows[0]["settings"].get(name) for name in _KIND}
+        checks.append(Check(_describe(kind), len(rows), repeated, difference))
     return checks
 
 
 def _group(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return rows of the same part, version of the code and names of results."""
+    """Return rows of the same kind, version of the code and names of results."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        part = row["settings"].get("part", "")
-        key = json.dumps([part, row.get("code"), _names(row["result"])])
+        kind = [row["settings"].get(name) for name in _KIND]
+        key = json.dumps([kind, row.get("code"), _names(row["result"])])
         groups.setdefault(key, []).append(row)
     return list(groups.values())
 
@@ -153,35 +164,59 @@ def _names(result: Any) -> Any:
 
 
 def _spread(rows: Sequence[Row], number: int) -> list[Row]:
-    """Return that many rows, or all, at equal distances from the first to the last."""
-    indices = np.linspace(0, len(rows) - 1, min(number, len(rows)))
-    return [rows[i] for i in np.rint(indices).astype(int)]
+    """Return that many rows, or all: the one of least time in each of as many parts of the plan."""
+    edges = np.rint(np.linspace(0, len(rows), min(number, len(rows)) + 1)).astype(int)
+    return [
+        min(rows[first:end], key=lambda row: row.get("seconds") or np.inf)
+        for first, end in pairwise(edges)
+    ]
 
 
-def results_agree(first: Any, second: Any, settings: AgreementSettings | None = None) -> bool:
-    """Whether two results, which are JSON values, agree within the tolerances."""
-    agreed = settings or AgreementSettings()
-    if isinstance(first, dict) and isinstance(second, dict):
-        if first.keys() != second.keys():
-            return False
+def _describe(settings: Settings, other_than: Iterable[str] = ()) -> str:
+    """Return settings as text, texts without their names."""
+    shown = {k: v for k, v in settings.items() if v is not None and k not in other_than}
+    return ", ".join(v if isinstance(v, str) else f"{k} {v}" for k, v in shown.items())
+
+
+def first_difference(
+    first: Any, second: Any, settings: AgreementSettings | None = None
+) -> str | None:
+    """Return where two results, which are JSON values, first differ, or None if they agree."""
+    return next(_differences(first, second, settings or AgreementSettings()), None)
+
+
+def _differences(
+    first: Any, second: Any, agreed: AgreementSettings, path: str = "", scale: float | None = None
+) -> Iterator[str]:
+    """Yield texts such as "SDR.mean 5.1, now 4.2" for everything that differs."""
+    if isinstance(first, dict) and isinstance(second, dict) and first.keys() == second.keys():
         if first.keys() == _PACKED:
-            if first["shape"] != second["shape"]:
-                return False
             a, b = unpack_array(first), unpack_array(second)
-            return _all_close(a, b, first["high"] - first["low"], agreed)
-        names = set(first)
-        if names >= {"mean", "std"}:
-            scale = abs(first["mean"]) + first["std"]
-            if not _all_close(np.array(first["std"]), np.array(second["std"]), scale, agreed):
-                return False
-            names.remove("std")
-        return all(results_agree(first[key], second[key], agreed) for key in names)
-    if isinstance(first, list) and isinstance(second, list):
-        pairs = zip(first, second, strict=False)
-        return len(first) == len(second) and all(results_agree(*pair, agreed) for pair in pairs)
-    if _is_number(first) and _is_number(second):
-        return _all_close(np.array(first), np.array(second), abs(first), agreed)
-    return bool(first == second)
+            scale = first["high"] - first["low"]
+            if a.shape != b.shape or not _all_close(a, b, scale, agreed):
+                yield f"array {path}".rstrip()
+            return
+        for name in first:
+            spread = name == "std" and "mean" in first
+            scale = abs(first["mean"]) + first["std"] if spread else None
+            inner = f"{path}.{name}" if path else name
+            yield from _differences(first[name], second[name], agreed, inner, scale)
+    elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        for n, pair in enumerate(zip(first, second, strict=True)):
+            yield from _differences(*pair, agreed, f"{path}[{n}]")
+    elif _is_number(first) and _is_number(second):
+        scale = abs(first) if scale is None else scale
+        if not _all_close(np.array(first), np.array(second), scale, agreed):
+            yield f"{path} {first}, now {second}".lstrip()
+    elif first != second:
+        yield f"{path} {_shorten(first)}, now {_shorten(second)}".lstrip()
+
+
+def _shorten(value: Any) -> str:
+    """Return a value as text, of lists and dictionaries their lengths or names."""
+    if isinstance(value, list):
+        return f"{len(value)} values"
+    return ", ".join(sorted(value)) if isinstance(value, dict) else str(value)
 
 
 def _is_number(value: Any) -> bool:

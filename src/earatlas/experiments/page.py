@@ -47,8 +47,8 @@ All measurements are stored in `{folder}/rows`, one JSON line each, and the page
 them without running anything (`--draw-only`). A row records a hash of the code on which it depends
 and a fingerprint of the data; rows of code that has changed since are marked as stale, and
 `--stale` repeats them. `--share 0.1` runs a tenth of the planned repetitions; their number is
-stated with each table. `--check 3` repeats three stale rows of each kind, and if they agree, the
-others count as confirmed.
+stated with each table. `--check 3` repeats three stale rows of each kind (method and number of
+talkers), and if they agree, the others count as confirmed; differences are listed.
 
 The recorded computing time of the rows on this page is {hours:.1f} h ({timed:,} of {every:,} rows;
 CPU time, except for older rows, which have elapsed time).

@@ -40,6 +40,7 @@ __all__ = [
     "DataSetRows",
     "Experiment",
     "Row",
+    "Settings",
     "append_lines",
     "current_rows",
     "group_by_data_set",

@@ -52,6 +52,7 @@ from earatlas.separation.initialization import SourceFit
 from earatlas.separation.located_source import Evidence, LocatedSource
 from earatlas.tracking.offline import EstimatedTrajectory
 from earatlas.types import Array
+from earatlas.wording import format_error, format_radius
 
 __all__ = [
     "OnsetMasks",
@@ -294,14 +295,14 @@ def flag_colocated_sources(located: Sequence[LocatedSource]) -> list[LocatedSour
     """Add a doubt to every source that is close to an earlier one, which has more bins."""
     flagged: list[LocatedSource] = []
     for source in located:
-        direction, doubts = source.posterior.direction, source.doubts
-        distance = source.posterior.space.distance
-        gaps = [float(distance(direction, other.posterior.direction)) for other in flagged]
-        if gaps and min(gaps) < MIXTURE_SETTINGS.min_separation_degrees and not doubts:
+        direction, doubts, space = source.posterior.direction, source.doubts, source.posterior.space
+        gaps = [float(space.distance(direction, other.posterior.direction)) for other in flagged]
+        least = MIXTURE_SETTINGS.min_separation_degrees
+        if gaps and min(gaps) < least and not doubts:
             reason = (
-                f"another source is {min(gaps):.1f}° away; closer than "
-                f"{MIXTURE_SETTINGS.min_separation_degrees:g}°, one sound may be counted as two. "
-                "Listen to both, or separate again with one source fewer."
+                f"another source is {format_error(space, space.unit_scale * min(gaps))} away; "
+                f"closer than {format_radius(space, space.unit_scale * least)}, one sound may be "
+                "counted as two. Listen to both, or separate again with one source fewer."
             )
             doubts = (Doubt(DoubtKind.MAY_NOT_EXIST, reason, min(gaps)),)
         flagged.append(replace(source, doubts=doubts))

@@ -323,8 +323,9 @@ class VESSL:
     def _blocks(self, blocks: int) -> tuple[Indices, Array]:
         """Return the block (N,) of each observed bin, and the share (N,) of the bin in it."""
         block = self.bins.t * blocks + self.bins.f * blocks // self.bins.layout.n_frequencies
-        _, block, sizes = np.unique(block, return_inverse=True, return_counts=True)
-        return block, 1.0 / sizes[block]
+        sizes = np.bincount(block)
+        rank = np.cumsum(sizes > 0) - 1  # blocks without observed bins are left out
+        return rank[block], 1.0 / sizes[block]
 
     def noise_variances(self, errors: Array, counts: Array) -> Array:
         """Return v (D,): the mean squared error of bins, with a prior at the initial variances.
