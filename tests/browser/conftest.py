@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import soundfile
-from studio_tab import (
+
+import earatlas as ea
+from browser.studio_tab import (
     FLAGS,
     MICROPHONES,
     PLACES,
@@ -19,8 +21,6 @@ from studio_tab import (
     open_page,
     wait_for_result,
 )
-
-import earatlas as ea
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -100,9 +100,9 @@ def result(browser: Any, separated: tuple[str, str]) -> Iterator[Any]:
         yield tab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # the studio closes the sessions that were not used for longest
 def example(browser: Any, address: str) -> tuple[str, str]:
-    """Separate the two voices of the example once; return address and session of the result."""
+    """Separate the two voices of the example; return address and session of the result."""
     for tab in open_page(browser, address):
         tab.get_by_role("button", name="Try two voices").click()
         wait_for_result(tab, report=True)

@@ -1,6 +1,7 @@
 """A tab of the studio in a browser, as the tests use it: files, results, playback and downloads."""
 
 import base64
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,14 @@ def wait_for_result(page: Any, *, report: bool = False) -> None:
     page.wait_for_selector(".round:not([disabled])", timeout=20_000)
     if report:
         page.get_by_role("link", name="Report").wait_for(timeout=60_000)
+
+
+def wait_until(page: Any, condition: str) -> None:
+    """Wait for an asynchronous condition; `wait_for_function` would take its promise for true."""
+    end = time.monotonic() + 60.0
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, condition
+        page.wait_for_timeout(50)
 
 
 def playback(page: Any) -> np.ndarray:

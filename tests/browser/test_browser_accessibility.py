@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studio_tab import audit, open_page, wait_for_result
+
+from browser.studio_tab import audit, open_page, wait_for_result
 
 pytestmark = pytest.mark.browser
 

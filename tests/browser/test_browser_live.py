@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studio_tab import MICROPHONES, download, open_page, wait_for_result
+
+from browser.studio_tab import MICROPHONES, download, open_page, wait_for_result, wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -26,9 +27,9 @@ def test_live(two_ears: Any, address: str) -> None:
         page.get_by_role("button", name="Listen").click()
         page.wait_for_function(TALKER_IS_RIGHT, timeout=60_000)
         page.get_by_role("button", name="Play source").first.click()
-        page.wait_for_function(MONITORED)
+        wait_until(page, MONITORED)
         page.get_by_role("button", name="Record").click()
-        page.wait_for_function(RECORDED)
+        wait_until(page, RECORDED)
         page.get_by_role("button", name="Stop and separate").click()
         wait_for_result(page)
         assert "right" in page.locator(".source .place").first.inner_text()
@@ -39,7 +40,7 @@ def test_leaving_the_live_page_keeps_the_recording(two_ears: Any, address: str) 
     for page in open_page(two_ears, f"{address}#live"):
         page.get_by_role("button", name="Listen").click()
         page.get_by_role("button", name="Record").click(timeout=60_000)
-        page.wait_for_function(RECORDED)
+        wait_until(page, RECORDED)
         page.get_by_role("link", name="How it works").click()
         page.get_by_role("link", name="Recording").click()
         page.locator("h1", has_text="live.wav").wait_for(timeout=20_000)

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from studio_tab import (
+
+import earatlas as ea
+from browser.studio_tab import (
     PLACES,
     SESSION,
     download,
@@ -16,8 +18,6 @@ from studio_tab import (
     wait_for_result,
     wav_bytes,
 )
-
-import earatlas as ea
 from earatlas.studio.session import SIMULATED_ATLAS
 
 pytestmark = pytest.mark.browser

@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 import matplotlib.image
 import numpy as np
 import pytest
-from studio_tab import (
+
+import earatlas as ea
+from browser.studio_tab import (
     STATE,
     correlation,
     download,
@@ -18,8 +20,6 @@ from studio_tab import (
     playback,
     wait_for_result,
 )
-
-import earatlas as ea
 from earatlas.plotting.palette import COLOURS
 
 pytestmark = pytest.mark.browser

@@ -280,7 +280,7 @@ def findings(rows: Sequence[Row]) -> str:
     def differences(what: str, heads: Sequence[str], method: str, *others: str) -> list[float]:
         """Return means of a method minus the largest mean of the other methods."""
         largest = np.max([means(other, what, heads) for other in others], axis=0)
-        return (np.array(means(method, what, heads)) - largest).tolist()
+        return [float(gain) for gain in np.array(means(method, what, heads)) - largest]
 
     gains = differences("SDR", PAGE_HEADS, "VESSL(T1)", "MESSL-G")
     quality = ("SDR", "STIR")
