@@ -15,4 +15,4 @@ def refused(result: subprocess.CompletedProcess[str], *words: str) -> None:
     assert lines[0].startswith("error: ")
     for word in words:
         assert word in lines[0]
-    assert lines[0].endswith((".", ").")), "the message must be a sentence with a remedy"
+    assert lines[0].endswith((".", ").", "?")), "the message must be a sentence with a remedy"

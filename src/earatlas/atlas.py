@@ -7,6 +7,7 @@ directions, and the calibration of its posteriors.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -50,12 +51,20 @@ if TYPE_CHECKING:
     from earatlas.separation.separator import Separator
     from earatlas.streaming.stream import Live
 
-__all__ = ["EXAMPLE_ATLAS", "PEOPLE", "PEOPLE_ATLAS", "Atlas", "example_atlas", "learn"]
+__all__ = [
+    "EXAMPLE_ATLAS",
+    "PACKAGED_ATLASES",
+    "PEOPLE",
+    "PEOPLE_ATLAS",
+    "Atlas",
+    "example_atlas",
+    "learn",
+]
 
 EXAMPLE_ATLAS = Path(__file__).with_name("data") / "simulated.atlas"
 PEOPLE = "people"
 # Names of the packaged atlases wherever an atlas is expected, unless a file has the same name.
-_PACKAGED = {PEOPLE: PEOPLE_ATLAS, "simulated": EXAMPLE_ATLAS}
+PACKAGED_ATLASES = {PEOPLE: PEOPLE_ATLAS, "simulated": EXAMPLE_ATLAS}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -583,11 +592,16 @@ class Atlas(LearnedHead):
         """
         file = check_path(path)
         if not file.exists():
-            path = file = _PACKAGED.get(str(path), file)
+            path = file = PACKAGED_ATLASES.get(str(path), file)
         if _is_head(file):
             raise InputError(
                 f"atlas must be a file that `earatlas learn` wrote, got the head '{path}'. "
                 f"Learn it first: earatlas learn {path} -o {file.stem}.atlas."
+            )
+        if not os.path.lexists(file):
+            raise InputError(
+                f"atlas must be an existing file, 'people' or 'simulated', got '{path}'. Check the "
+                "name."
             )
         if file.suffix.lower() in RECORDING_SUFFIXES and file.is_file():
             raise InputError(

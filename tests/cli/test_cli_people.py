@@ -125,9 +125,23 @@ def test_which_argument_is_the_atlas(tmp_path: Path) -> None:
     assert split_atlas([Path("x.atlas"), Path("b.wav")]) == (Path("x.atlas"), [Path("b.wav")])
     with pytest.raises(InputError, match="atlas comes first"):
         split_atlas([Path("a.wav"), EXAMPLE_ATLAS])
+    for missing in ("simulated", "gone.atlas"):
+        with pytest.raises(InputError, match=f"got '{missing}' after 'a.wav'"):
+            split_atlas([Path("a.wav"), Path(missing)])
 
 
 def test_an_atlas_alone_is_refused(run: Run) -> None:
     """An atlas without a recording is one sentence."""
     refused(run("localize", "people"), "recordings must be named after the atlas")
+    refused(run("localize", "gone"), "recording must be an existing file, got 'gone'")
     refused(run("separate", EXAMPLE_ATLAS, "-o", "out"), "recordings must be named after the atlas")
+
+
+def test_an_error_stands_alone(run: Run, talker: Path) -> None:
+    """The note about the default atlas is not printed beside an error in the arguments."""
+    refused(run("localize", "gone.wav"), "got 'gone.wav'")
+    refused(run("localize", talker, "--resume"), "--resume must be used with --output")
+    refused(run("separate", talker, "-o", "out", "-n", 0), "--sources must be")
+    refused(run("listen", "--from", talker, "--fast", "--only", "3"), "--only must be used with")
+    names = "atlas must be an existing file, 'people' or 'simulated', got 'simulatd'"
+    refused(run("localize", "simulatd", talker), names)

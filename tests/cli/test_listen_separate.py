@@ -499,6 +499,12 @@ def test_clock_counts_late_blocks() -> None:
         (["party.wav"], "Add --from FILE"),
         (["--separate", "--yaw-stream", "fd:99"], "yaw stream must"),
         (["--separate"], "got nothing"),
+        (["--separate", "--memory", "3"], "--memory must be used without --separate, got both"),
+        (["--separate", "--yaw", "9", "--yaw-stream", "fd:9"], "without --yaw-stream, got both"),
+        (["--device", "3"], "--device must be used without --stdin, got both"),
+        (["--from", "x.wav", "--rate", "8000"], "--rate must be used without --from, got both"),
+        (["--from", "x.wav", "--channels", "6"], "--channels must be used without --from"),
+        (["--sources", "2"], "--sources must be used with --separate"),
     ],
 )
 def test_bad_options_are_refused(run: Run, folder: Path, options: list[str], words: str) -> None:

@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from earatlas.cli import plain_values
 from earatlas.cli.app import Command, command_app
+from earatlas.errors import InputError
 
 
 class Colour(StrEnum):
@@ -93,7 +94,7 @@ def test_wrong_values_are_refused(arguments: list[str]) -> None:
 def test_unreadable_paths_are_left_to_typer(monkeypatch: pytest.MonkeyPatch) -> None:
     """An existing path that cannot be read is refused by Typer."""
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(typer.BadParameter, match="is not readable"):
+    with pytest.raises(InputError, match=r"files must be usable, .* is not readable"):
         parsed(Command, [os.curdir])
     assert parsed(Command, ["missing"])["files"] == [Path("missing")]
 

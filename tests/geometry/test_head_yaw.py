@@ -393,6 +393,7 @@ def test_yaw_on_the_command_line(run: Run, folder: Path) -> None:
         ("gone.csv", "existing file"),
         ("left", "degrees or a .csv file"),
         ("nan", "must be finite"),
+        ("4000", "from -360 to 360 degrees, got 4000"),
     ],
 )
 def test_invalid_yaw_on_the_command_line(run: Run, folder: Path, yaw: str, message: str) -> None:

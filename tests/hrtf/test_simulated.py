@@ -338,6 +338,7 @@ def test_nearest_cues_find_the_direction_on_the_sphere() -> None:
         ([[0.0, 0.0], [np.nan, 5.0]], r"directions must be finite, got \[nan, 5.0\] in row 1\."),
         ([[0.0, np.inf]], r"directions must be finite, got \[0.0, inf\] in row 0\."),
         ([[0.0, 0.0], [10.0, -95.0]], r"from -90 to 90 degrees, got -95 in row 1\. Check the"),
+        ([[0.0, 0.0], [361.0, 5.0]], r"from -360 to 360 degrees, got 361 in row 1\. Check the"),
     ],
 )
 def test_invalid_directions_are_rejected(directions: ArrayLike, message: str) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from live_reports import live_source
 
-from earatlas.errors import MissingExtraError
+from earatlas.errors import InputError, MissingExtraError
 from earatlas.interchange.lsl import CHANNELS, LslSettings, LslSink, StreamTimestamps, TrackSlots
 from earatlas.streaming.report import LiveReport
 
@@ -81,3 +81,9 @@ def test_needs_pylsl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pylsl", None)
     with pytest.raises(MissingExtraError, match=r"earatlas\[lsl\]"):
         LslSink()
+
+
+def test_needs_a_name() -> None:
+    """Streams without a name, which LSL cannot describe, are refused."""
+    with pytest.raises(InputError, match="lsl must be the name of the streams, got ' '"):
+        LslSink(" ")

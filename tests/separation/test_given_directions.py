@@ -125,8 +125,9 @@ def test_invalid_directions(values: dict[str, object], message: str) -> None:
 
 @pytest.mark.parametrize(
     ("directions", "message"),
-    [([[0.0, 95.0]], "elevation"), ([[np.nan, 0.0]], "finite"), ([[10.0]], "shape")],
-)
+    [([[0.0, 95.0]], "elevation"), ([[np.nan, 0.0]], "finite"), ([[10.0]], "shape"),
+     ([[40.0, 5.0], [9.0, 0.0], [40.0, 5.0]], r"differ, got \(40, 5\) twice")],
+)  # fmt: skip
 def test_directions_outside_the_space(
     scene: ea.SimulatedScene, directions: list[list[float]], message: str
 ) -> None:

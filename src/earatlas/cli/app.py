@@ -19,6 +19,7 @@ from typer.main import get_command
 import earatlas
 from earatlas.cli.console import print_line
 from earatlas.cli.plain_values import PlainArgument, PlainOption
+from earatlas.cli.usage_sentences import UsageError, example_of, usage_sentence
 from earatlas.errors import InputError, abbreviate
 
 __all__ = ["COMMANDS", "Command", "app", "command_app", "examples"]
@@ -38,9 +39,6 @@ COMMANDS = {
     "studio": "Localize and separate recordings in the browser.",
     "reproduce": "Run the experiments of the paper, and compare the results.",
 }
-
-# Required kind of number for each type of parsing error of pydantic.
-_NUMBER_RULES = {"int_parsing": "a whole number", "float_parsing": "a number"}
 
 
 def command_app() -> typer.Typer:
@@ -66,7 +64,17 @@ class _Argument(PlainArgument):
 
 
 class _PlainHelp:
-    """Command mixin: help without Python type names, and without a value for flags."""
+    """Command mixin: help without Python type names, errors of the parser as sentences."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; a help without any arguments is not an error."""
+        try:
+            parsed: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        except UsageError as error:
+            if type(error).__name__ == "NoArgsIsHelpError":
+                raise
+            raise InputError(usage_sentence(error, self, ctx.command_path)) from error
+        return parsed
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
@@ -89,31 +97,21 @@ class Command(_PlainHelp, TyperCommand):
             self.help = re.sub(r"(?<!\n)\n(?!\n)", " ", self.help)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; a value of the wrong type gives one sentence."""
-        try:
-            return super().parse_args(ctx, args)
-        except typer.BadParameter as error:
-            rule = _violated_rule(error)
-            if rule is None:
-                error.message = error.message.removeprefix("Value error, ")
-                raise
-            raise InputError(rule) from error
+        """Parse the arguments; whatever is wrong gives one sentence."""
+        ctx.allow_extra_args = True
+        rest = super().parse_args(ctx, args)
+        if rest:
+            self.refuse_extra(rest, ctx.command_path)
+        return rest
 
-
-def _violated_rule(error: typer.BadParameter) -> str | None:
-    """Return which rule a value violates, as a sentence; None if it is of another kind.
-
-    The cause is a ValidationError of pydantic, whose own text names no option and no value.
-    """
-    details: list[Any] = getattr(error.__cause__, "errors", list)()
-    if not details or error.param is None:
-        return None
-    name = max(error.param.opts, key=len) if error.param.opts else str(error.param.name)
-    kind, value = details[0]["type"], details[0]["input"]
-    if kind in _NUMBER_RULES:
-        return f"{name} must be {_NUMBER_RULES[kind]}, got '{value}'."
-    _, _, choices = str(details[0]["msg"]).rstrip(".").partition(" is not one of ")
-    return f"{name} must be one of {choices}, got '{value}'." if choices else None
+    def refuse_extra(self, rest: list[str], path: str) -> None:
+        """Refuse arguments behind those that the command has."""
+        names = [param.metavar or param.name for param in self.params if param.opts[0][0] != "-"]
+        expected = " ".join(names or ["options"])
+        raise InputError(
+            f"arguments must be {expected} only, got also '{abbreviate(rest[0])}'. "
+            f"{example_of(self, path)}"
+        )
 
 
 class _Menu(_PlainHelp, TyperGroup):
@@ -129,7 +127,7 @@ class _Menu(_PlainHelp, TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            similar = get_close_matches(args[0], COMMANDS, n=1)
+            similar = get_close_matches(args[0].lower(), COMMANDS, n=1)
             remedy = f"Did you mean {similar[0]}?" if similar else "See earatlas --help."
             names = ", ".join(COMMANDS)
             raise InputError(

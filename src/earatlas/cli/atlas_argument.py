@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from earatlas.atlas import PEOPLE, Atlas
+from earatlas.atlas import PACKAGED_ATLASES, PEOPLE, Atlas
 from earatlas.cli.adaptation_text import format_adaptation, format_segments
 from earatlas.cli.console import print_note, progress
 from earatlas.cli.outputs import OutputFiles, is_atlas
@@ -34,20 +34,27 @@ class ChosenAtlas:
     atlas: Atlas
     # Fields of an answer that describe it: `atlas` ("people") and `adaptation` (the verdict).
     fields: dict[str, str]
+    named: bool = True  # False: the atlas of people, because none was named
 
     @classmethod
     def load(cls, path: Path | None) -> ChosenAtlas:
-        """Load the atlas that was named; if none was, load that of people and print a note."""
-        if path is None:
-            print_note(
-                "[cyan]note:[/]",
-                "no atlas was named, so the atlas of people is used (earatlas info people). "
-                "The atlas of your own head is more accurate; without a measurement of it, adapt "
-                "this one: earatlas adapt people RECORDINGS -o me.atlas.",
-            )
+        """Load the atlas that was named, or that of people if none was."""
         people = path is None or (str(path) == PEOPLE and not path.exists())
-        return cls(
-            Atlas.load(PEOPLE if path is None else path), {"atlas": PEOPLE} if people else {}
+        atlas = Atlas.load(PEOPLE if path is None else path)
+        return cls(atlas, {"atlas": PEOPLE} if people else {}, path is not None)
+
+    def note_default(self, recordings: Sequence[Path] | None = None) -> None:
+        """Print that no atlas was named, unless none of the recordings exists.
+
+        Commands call this once their arguments are checked, so that an error stands alone.
+        """
+        if self.named or (recordings is not None and not any(map(Path.exists, recordings))):
+            return
+        print_note(
+            "[cyan]note:[/]",
+            "no atlas was named, so the atlas of people is used (earatlas info people). "
+            "The atlas of your own head is more accurate; without a measurement of it, adapt "
+            "this one: earatlas adapt people RECORDINGS -o me.atlas.",
         )
 
     def adapted(
@@ -78,13 +85,14 @@ class ChosenAtlas:
                 f"{adaptation.verdict} ({format_segments(adaptation)}). "
                 "The atlas is used as it is.",
             )
-        return ChosenAtlas(atlas, self.fields | {"adaptation": adaptation.verdict.name.lower()})
+        verdict = {"adaptation": adaptation.verdict.name.lower()}
+        return ChosenAtlas(atlas, self.fields | verdict, self.named)
 
 
 def is_recording(argument: Path) -> bool:
     """Whether the first argument names recordings; a name that no file has may be an atlas."""
     name = str(argument)
-    if argument.suffix.lower() == ".atlas" or is_atlas(argument):
+    if _names_atlas(argument):
         return False
     if argument.suffix.lower() in RECORDING_SUFFIXES or argument.is_dir():
         return True
@@ -96,14 +104,25 @@ def split_atlas(arguments: Sequence[Path]) -> tuple[Path | None, list[Path]]:
     first, *others = arguments
     if is_recording(first):
         for other in others:
-            if is_atlas(other):
+            if _names_atlas(other):
                 raise InputError(
                     f"atlas must be the first argument, got '{other}' after '{first}'. "
                     "The atlas comes first, recordings after it."
                 )
         return None, list(arguments)
-    if not others:
+    if others:
+        return first, others
+    if not (_names_atlas(first) or first.exists()):
         raise InputError(
-            f"recordings must be named after the atlas, got only '{first}'. Name one or more."
+            f"recording must be an existing file, got '{first}'. Check the name, and its suffix."
         )
-    return first, others
+    raise InputError(
+        f"recordings must be named after the atlas, got only '{first}'. Name one or more: sound "
+        "files or folders."
+    )
+
+
+def _names_atlas(argument: Path) -> bool:
+    """Whether an argument can only be an atlas, which may be missing."""
+    packaged = str(argument) in PACKAGED_ATLASES and not argument.exists()
+    return packaged or argument.suffix.lower() == ".atlas" or is_atlas(argument)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -28,20 +28,21 @@ __all__ = ["app", "listen_command"]
 app = command_app()
 
 _MIN_FILE_SECONDS = 0.5  # shortest recording that is certainly long enough, s
+# Defaults of options
+_RATE = 48_000  # Hz
+_N_CHANNELS = 2
+_MAX_SOURCES = 4
+_MEMORY_SECONDS = 1.0
 
 
 class _ListenCommand(Command):
     """Command that explains --from if a recording is given as an argument."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.allow_extra_args = True
-        rest = super().parse_args(ctx, args)
-        if rest:
-            raise InputError(
-                f"listen must be given one atlas and no recording, got '{rest[0]}'. Add --from "
-                "FILE to play a recording, or --stdin to read a pipe."
-            )
-        return rest
+    def refuse_extra(self, rest: list[str], path: str) -> None:
+        raise InputError(
+            f"listen must be given one atlas and no recording, got '{rest[0]}'. Add --from FILE "
+            "to play a recording, or --stdin to read a pipe."
+        )
 
 
 @app.command(
@@ -95,14 +96,14 @@ def listen_command(
     ] = False,
     rate: Annotated[
         int, typer.Option(metavar="HZ", help="Sampling rate of the device or of standard input.")
-    ] = 48_000,
+    ] = _RATE,
     form: Annotated[
         PcmFormat, typer.Option("--format", help="Format of raw samples, little-endian.")
     ] = PcmFormat.s16,
     channels: Annotated[
         int,
         typer.Option(metavar="N", help="Number of channels of standard input."),
-    ] = 2,
+    ] = _N_CHANNELS,
     ears: Annotated[
         tuple[int, int],
         typer.Option(
@@ -123,7 +124,7 @@ def listen_command(
     ] = False,
     sources: Annotated[
         int, typer.Option(metavar="N", help="With --separate: maximum number of sources.")
-    ] = 4,
+    ] = _MAX_SOURCES,
     socket: Annotated[
         str | None,
         typer.Option(
@@ -136,7 +137,7 @@ def listen_command(
         typer.Option(
             metavar="SECONDS", help="Without --separate: time constant for forgetting older sound."
         ),
-    ] = 1.0,
+    ] = _MEMORY_SECONDS,
     every: Annotated[
         float, typer.Option(metavar="SECONDS", help="Interval between results.")
     ] = 0.5,
@@ -191,9 +192,19 @@ def listen_command(
     """
     if atlas is not None and from_file is None and is_recording(atlas):
         atlas, from_file = None, atlas
+    _check(every, rate)
+    _check_exclusive(
+        {
+            "--memory": memory != _MEMORY_SECONDS and separate and "--separate",
+            "--yaw": yaw is not None and yaw_stream is not None and "--yaw-stream",
+            "--rate": rate != _RATE and from_file is not None and "--from",
+            "--channels": channels != _N_CHANNELS and from_file is not None and "--from",
+            "--device": device is not None
+            and ("--stdin" if from_stdin else from_file is not None and "--from"),
+        }
+    )
     chosen = ChosenAtlas.load(atlas)
     learned = chosen.atlas
-    _check(every, rate)
     audio = AudioInput(
         from_file, from_stdin, device, rate=rate, form=form, channels=channels, fast=fast,
         ears=ears,
@@ -208,6 +219,7 @@ def listen_command(
             socket=socket,
             yaw_stream=yaw_stream,
             low_delay=low_delay or None,
+            sources=None if sources == _MAX_SOURCES else sources,
             rttm=rttm,
             dcase=dcase,
             osc=osc,
@@ -217,6 +229,7 @@ def listen_command(
         adaptation = None
         if adapt:
             adaptation = StreamAdaptation.of(learned, audio.rate, None, wait=fast, force=force)
+        chosen.note_default()
         _localize_stream(localizer, audio, every, chosen, adaptation, as_json=as_json)
         return
     from earatlas.cli.listen_exports import ListenExports
@@ -235,6 +248,7 @@ def listen_command(
         adaptation = StreamAdaptation.of(
             learned, audio.rate, options.folder, wait=fast, force=force
         )
+    chosen.note_default()
     separate_stream(live, audio.blocks(BLOCK_SECONDS), audio.clock, options, adaptation)
 
 
@@ -246,6 +260,15 @@ def _check(every: float, rate: int) -> None:
         )
     if rate < 1000:
         raise InputError(f"--rate must be at least 1000 Hz, got {rate}. 48000 is the default.")
+
+
+def _check_exclusive(other_options: dict[str, str | bool]) -> None:
+    """Refuse options that have no effect together with another one, which is named, if given."""
+    for option, other in other_options.items():
+        if other:
+            raise InputError(
+                f"{option} must be used without {other}, got both. Remove one of them."
+            )
 
 
 def _check_without_separate(**options: object) -> None:

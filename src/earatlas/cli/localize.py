@@ -154,6 +154,7 @@ def localize_command(
     outputs = OutputFiles(force=force)
     _check(options, chosen.atlas, recordings, outputs)
     _check_folder(options, batch, output)
+    chosen.note_default(recordings)
     if adapt:
         chosen = chosen.adapted(recordings, channels, output, force=force)
     learned = chosen.atlas

@@ -237,9 +237,7 @@ def read_yaw(text: str | None) -> Yaw | None:
     if text is None:
         return None
     try:
-        return Yaw.constant(float(text))
-    except InputError:
-        raise
+        degrees = float(text)
     except ValueError:
         if not text.lower().endswith(".csv"):
             raise InputError(
@@ -247,6 +245,12 @@ def read_yaw(text: str | None) -> Yaw | None:
                 "For example: --yaw 20 or --yaw yaw.csv."
             ) from None
         return Yaw.read(text)
+    if abs(degrees) > 360:
+        raise InputError(
+            f"yaw must be from -360 to 360 degrees, got {text}. A yaw that changes is read from a "
+            ".csv file."
+        )
+    return Yaw.constant(degrees)
 
 
 def read_head(

@@ -258,6 +258,7 @@ def separate_command(
         picture, atlas_fields=chosen.fields,
     )  # fmt: skip
     _check(job, files, force=force)
+    chosen.note_default(files)
     if adapt:
         chosen = chosen.adapted(files, channels, folder, force=force)
         job = replace(job, atlas=chosen.atlas, atlas_fields=chosen.fields)

@@ -62,7 +62,9 @@ class Sphere(Space):
     area: ClassVar[float] = SPHERE_SQUARE_DEGREES
 
     def check(self, points: ArrayLike, name: str = "directions") -> Array:
-        """Check points as `Space.check` does, and that elevations are from -90 to 90 degrees.
+        """Check points as `Space.check` does, and that azimuths and elevations are in range.
+
+        Azimuths are from -360 to 360 degrees, elevations from -90 to 90 degrees.
 
         Parameters
         ----------
@@ -79,7 +81,7 @@ class Sphere(Space):
         Raises
         ------
         InputError
-            If the points have another shape, are not finite, or have an elevation out of range.
+            If the points have another shape, are not finite, or are out of range.
         """
         array = super().check(points, name)
         beyond = np.abs(array[:, 1]) > 90.0 + 1e-6
@@ -88,6 +90,13 @@ class Sphere(Space):
             raise InputError(
                 f"{name} must have elevations from -90 to 90 degrees, got {array[row, 1]:g} in row "
                 f"{row}. Check the order of the columns: azimuth first, then elevation."
+            )
+        beyond = np.abs(array[:, 0]) > 360.0 + 1e-6
+        if beyond.any():
+            row = int(np.argmax(beyond))
+            raise InputError(
+                f"{name} must have azimuths from -360 to 360 degrees, got {array[row, 0]:g} in row "
+                f"{row}. Check the unit of the azimuths."
             )
         return array
 

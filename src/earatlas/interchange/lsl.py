@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.errors import missing_extra
+from earatlas.errors import InputError, missing_extra
 from earatlas.streaming.report import LiveReport, LiveSource
 from earatlas.types import Array
 
@@ -109,6 +109,10 @@ class LslSink:
     """Offers the tracks and the markers of a live stream as two LSL streams."""
 
     def __init__(self, name: str = "earatlas", settings: LslSettings = _SETTINGS) -> None:
+        if not name.strip():
+            raise InputError(
+                f"lsl must be the name of the streams, got '{name}'. For example: --lsl earatlas."
+            )
         try:
             import pylsl
         except ImportError as error:

@@ -160,7 +160,17 @@ class SeparationOptions:
 
     def given_directions(self, space: Space) -> Array | None:
         """Return the directions (M, C) as points of a space; None if they are estimated."""
-        return None if self.directions is None else space.check(self.directions)
+        if self.directions is None:
+            return None
+        points = space.check(self.directions)
+        for number, point in enumerate(points[1:], 1):
+            if (space.distance(points[:number], point) < 1e-9).any():
+                place = ", ".join(f"{value:g}" for value in point)
+                raise InputError(
+                    f"directions must differ, got ({place}) twice. Two sources at one direction "
+                    "cannot be separated: give it once."
+                )
+        return points
 
     def with_rate_of(self, recording: Recording) -> SeparationOptions:
         """Return the options with the recording's rate if no rate is given."""
