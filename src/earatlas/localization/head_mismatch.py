@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -231,7 +231,8 @@ def held_out_nats(
         sounds.setdefault(id(refits[n]), []).append(n)
 
     def compare(rows: list[int]) -> list[float]:
-        heads = DeviatingHeads(refits[rows[0]], calibration, deviations, settings=settings)
+        refit = replace(refits[rows[0]])  # a copy: what it caches for inference is freed with it
+        heads = DeviatingHeads(refit, calibration, deviations, settings=settings)
         effective = calibration.effective_statistics(held_out[np.array(rows)], heads.model.noise)
         return [heads.other_head_nats(effective[i]) for i in range(len(rows))]
 
