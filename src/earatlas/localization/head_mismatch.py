@@ -263,7 +263,7 @@ class HeadMismatch:
         """Whether a residual may be due to the head, but not to noise or reverberation.
 
         `relative_variance` is the 90th percentile of the variances of the cues of single frames,
-        relative to one anechoic source without noise (`Calibration.relative_variance`,
+        relative to one anechoic source without noise (`Calibration.relative_variances`,
         `SourceFit.relative_variance`). A room increases it by far more than noise does, and another
         head hardly at all. The decay time is less certain: noise and several sources, which fill
         each other's pauses, make decays slower.
