@@ -129,7 +129,7 @@ def test_noise_and_reverberation_are_not_a_mismatch(deviations: HeadDeviations) 
 def test_cues_of_single_frames_scatter_in_a_room(small_head: ea.Head) -> None:
     """The relative variance of a sound is small without a room, and large in a small one."""
     atlas, direction = ea.example_atlas(), small_head.directions[90]
-    variances = []
+    sounds = []
     for room in (None, ea.Room(t60_seconds=0.15)):
         settings = ea.SceneSettings(snr_db=20.0)
         scene = ea.render_scene(
@@ -137,10 +137,20 @@ def test_cues_of_single_frames_scatter_in_a_room(small_head: ea.Head) -> None:
         )
         levels = LevelStatistics(atlas.layout)
         levels.push(ea.stft(scene.mixture.samples, atlas.layout.window, atlas.layout.hop))
-        variances.append(atlas.calibration.relative_variance(levels.statistics()))
+        sounds.append(levels.statistics())
+    silence = CueStatistics(*np.zeros((3, atlas.layout.n_cues)))
+    statistics = CueStatistics.stack([*sounds, silence])
+    variances = atlas.calibration.relative_variances(statistics)
     assert variances[0] < DIAGNOSIS_SETTINGS.max_relative_variance < variances[1]
+    for sound, variance in zip(sounds, variances, strict=False):
+        several = sound.counts > 4
+        frame_noise = atlas.calibration.frame_noise
+        assert frame_noise is not None
+        ratios = (sound.scatter / np.maximum(sound.counts, 1) / frame_noise)[several]
+        assert variance == pytest.approx(np.quantile(ratios, 0.9), rel=1e-9)
+    assert np.isnan(variances[2])
     unknown = replace(atlas.calibration, frame_noise=None)
-    assert np.isnan(unknown.relative_variance(levels.statistics()))
+    assert np.isnan(unknown.relative_variances(statistics)).all()
 
 
 def test_noise_requires_more_evidence(deviations: HeadDeviations) -> None:

@@ -27,9 +27,10 @@ from earatlas.population.listener_templates import gaussian_factors
 from earatlas.population.membership import HeadProblem, Membership
 from earatlas.population.population import Listener, Population, fit_population
 from earatlas.population_atlas import PopulationAtlas
+from earatlas.ppam import listener_model
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.cue_bands import CueBands
-from earatlas.ppam.listener_model import ListenerPPAM
+from earatlas.ppam.listener_model import ChartSelectionSettings, ListenerPPAM
 from earatlas.types import Array, field_values
 
 K, D, H, J, L = 3, 7, 4, 2, 2
@@ -99,6 +100,27 @@ def test_posterior_equals_dense_gaussians() -> None:
         np.testing.assert_allclose(found.means[:, k, 0], gain @ r, rtol=1e-8, atol=1e-10)
         V = model.gammas[k] - gain @ model.A[k] @ model.gammas[k]
         np.testing.assert_allclose(found.covariances[:, :, k, 0], V, rtol=1e-8, atol=1e-9)
+
+
+def test_selected_charts_are_those_with_a_noticeable_probability(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Charts that are left out are improbable; the others have the posteriors of all charts."""
+    settings = ChartSelectionSettings(coordinates=1, sounds_at_once=4, sounds_together=2)
+    monkeypatch.setattr(listener_model, "_SELECTION", settings)
+    rng = np.random.default_rng(5)
+    model = small_population(rng).model()
+    near, frames = rng.integers(K, size=7), 30.0  # so many frames that few charts explain them
+    y = model.b[near] + 0.1 * rng.normal(size=(7, D))
+    sounds = CueStatistics(*np.broadcast_to(frames, (1, 7, D)), frames * y, frames * y**2)
+    every, some = (model.posteriors(sounds, all_charts=own) for own in (True, False))
+    kept = np.isfinite(some.logs)
+    assert kept.any(axis=0).all()
+    assert not kept.all()
+    assert (every.logs.max(axis=0) - every.logs)[~kept].min() > 15
+    np.testing.assert_allclose(some.logs[kept], every.logs[kept], rtol=1e-9)
+    np.testing.assert_allclose(some.means[:, kept], every.means[:, kept], rtol=1e-9)
+    np.testing.assert_allclose(some.covariances[:, :, kept], every.covariances[:, :, kept])
 
 
 def test_unobserved_cues_change_nothing() -> None:

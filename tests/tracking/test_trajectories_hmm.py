@@ -135,6 +135,31 @@ def test_source_with_frequencies_of_its_own_is_not_counted() -> None:
         assert len(mixture.count_sources(5)) == count
 
 
+def test_better_candidate_of_each_start_is_refined() -> None:
+    """Of each start, the better fit with a further source is refined, and the best is returned.
+
+    In this recording the best fit before refinement is not the best one after it.
+    """
+    mixture = onset_mixture([MOVING, MOVING_BACK, STATIC], seed=2)
+    one, refined = mixture.search(1)[0], []
+    for start in mixture._starts(one):
+        others = mixture._mixture_likelihoods(
+            mixture.densities_along(start.cells), start.mixing_weights
+        )
+        fits = [
+            mixture.fit_weights(
+                np.concatenate([start.cells, mixture._place((1 - w) * others, np.full(40, w),
+                                                            start.cells, 0.0)[None]])
+            )
+            for w in SETTINGS.mixture.new_weights
+        ]  # fmt: skip
+        better = max(fits, key=lambda fit: mixture.score(fit, 0.0))
+        refined.append((mixture.score(better, 0.0), mixture._refine(better, 0.0)))
+    best = max(mixture.score(fit, 0.0) for _, fit in refined)
+    assert mixture.score(mixture.add_source(one, 0.0), 0.0) == pytest.approx(best)
+    assert best > mixture.score(max(refined, key=lambda pair: pair[0])[1], 0.0) + 0.01
+
+
 def test_residual_motion_gain_is_large_only_with_motion() -> None:
     """Static directions explain the onsets of static sources, and not of moving ones."""
     static = onset_mixture([np.full(40, 6), STATIC])

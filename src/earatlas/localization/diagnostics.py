@@ -178,7 +178,7 @@ class HeadFit:
 
         `onsets_analysed`: False if no onsets can confirm a large residual. In a room, onsets have
         fewer nats for any head, and the score calibration accounts for it. `relative_variance`:
-        `Calibration.relative_variance`.
+        `Calibration.relative_variances`.
         """
         if onsets_analysed:
             max_residual_ratio = settings.max_residual_ratio

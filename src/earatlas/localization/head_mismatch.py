@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -231,7 +231,8 @@ def held_out_nats(
         sounds.setdefault(id(refits[n]), []).append(n)
 
     def compare(rows: list[int]) -> list[float]:
-        heads = DeviatingHeads(refits[rows[0]], calibration, deviations, settings=settings)
+        refit = replace(refits[rows[0]])  # a copy: what it caches for inference is freed with it
+        heads = DeviatingHeads(refit, calibration, deviations, settings=settings)
         effective = calibration.effective_statistics(held_out[np.array(rows)], heads.model.noise)
         return [heads.other_head_nats(effective[i]) for i in range(len(rows))]
 
@@ -262,7 +263,7 @@ class HeadMismatch:
         """Whether a residual may be due to the head, but not to noise or reverberation.
 
         `relative_variance` is the 90th percentile of the variances of the cues of single frames,
-        relative to one anechoic source without noise (`Calibration.relative_variance`,
+        relative to one anechoic source without noise (`Calibration.relative_variances`,
         `SourceFit.relative_variance`). A room increases it by far more than noise does, and another
         head hardly at all. The decay time is less certain: noise and several sources, which fill
         each other's pauses, make decays slower.

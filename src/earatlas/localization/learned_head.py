@@ -269,7 +269,11 @@ class LearnedHead(HtmlView):
             self.model, statistics, all_charts=all_charts
         )
         combined = self.combine(batch.residual_ratios, batch.posteriors, onsets)
-        return [self._with_mismatch(one, batch, n, onsets[n]) for n, one in enumerate(combined)]
+        variances = self.calibration.relative_variances(statistics)
+        return [
+            self._with_mismatch(replace(one, relative_variance=float(variances[n])), batch, n, own)
+            for n, (one, own) in enumerate(zip(combined, onsets, strict=True))
+        ]
 
     def _with_mismatch(
         self,
@@ -279,9 +283,7 @@ class LearnedHead(HtmlView):
         onsets: OnsetBins | None,
     ) -> CalibratedPosterior:
         """Return the posterior of sound n if another head made the recording; the same if not."""
-        mismatch = self.mismatch
-        variance = self.calibration.relative_variance(batch.statistics[n])
-        combined = replace(combined, relative_variance=variance)
+        mismatch, variance = self.mismatch, combined.relative_variance
         if mismatch is None or onsets is None:
             return combined
         if not mismatch.is_possible(combined.residual_ratio, onsets, variance):

@@ -418,7 +418,9 @@ class DirectSoundModel:
     ) -> DirectionLogLikelihood:
         """Combine L at grid rows `fine` with L (C,) of the coarse cells that have none of them."""
         coarse, cell = self.cells
-        far = np.setdiff1d(np.arange(len(coarse)), cell[fine])
+        is_far = np.ones(len(coarse), dtype=bool)
+        is_far[cell[fine]] = False
+        far = np.flatnonzero(is_far)
         sizes = np.bincount(cell, minlength=len(coarse))[far]
         return DirectionLogLikelihood(
             self.grid[np.concatenate([fine, coarse[far]])],

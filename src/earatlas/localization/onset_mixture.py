@@ -46,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise, starmap
 
 import numpy as np
 
@@ -194,7 +195,7 @@ class OnsetMixture:
         n_windows: int = 1,
         frequencies: Indices | None = None,
     ) -> None:
-        """Take g (B, C), v (B,), unit vectors (C, 3), and the window (B,) of each bin.
+        """Take g (B, C), v (B,), unit vectors (C, 3), and the window (B,) of each bin, ascending.
 
         `frequencies` (B,) are the indices of the bins' frequencies; without them, Δ is not
         evaluated.
@@ -205,10 +206,10 @@ class OnsetMixture:
         self.weights = weights
         self.total = max(float(self.weights.sum()), 1e-9)
         self._lateral = np.degrees(np.arcsin(np.clip(vectors[:, 1], -1, 1)))
+        ends = [0, len(weights)]
         if window is not None:
-            order = np.argsort(window, kind="stable")
-            ends = np.searchsorted(window[order], np.arange(1, n_windows))
-            self._rows = np.split(order, ends)  # the bins of each window
+            ends = np.searchsorted(window, np.arange(n_windows + 1)).tolist()
+        self._rows = list(starmap(slice, pairwise(ends)))  # the bins of each window
 
     # --- one fit -------------------------------------------------------------------------------
 
@@ -307,20 +308,26 @@ class OnsetMixture:
     def add_source(self, fit: MixtureFit, same_cone_nats: float | None = None) -> MixtureFit:
         """Add one source, and place all sources again given the others.
 
-        Sources have unequal numbers of onsets: several mixing weights of the new source are tried.
+        Sources have unequal numbers of onsets: several mixing weights of the new source are tried
+        from each start. The sources of the better fit are placed again.
         """
         cost = self.settings.same_cone_nats if same_cone_nats is None else same_cone_nats
-        candidates: dict[bytes, MixtureFit] = {}
+
+        def score(candidate: MixtureFit) -> float:
+            return self.score(candidate, cost)
+
+        best: dict[bytes, MixtureFit] = {}  # by their cells, because starts may have the same best
         for start in self._starts(fit):
             e = self._mixture_likelihoods(self.densities_along(start.cells), start.mixing_weights)
             first = (1 - self.settings.diffuse_weight,)
+            candidates = []
             for weight in self.settings.new_weights if len(fit) else first:
                 pi = np.full(self.n_windows, weight)
                 path = self._place((1 - weight) * e, pi, start.cells, cost)
-                cells = np.concatenate([start.cells, path[None]])
-                if cells.tobytes() not in candidates:
-                    candidates[cells.tobytes()] = self._refine(self.fit_weights(cells), cost)
-        return max(candidates.values(), key=lambda candidate: self.score(candidate, cost))
+                candidates.append(self.fit_weights(np.concatenate([start.cells, path[None]])))
+            better = max(candidates, key=score)
+            best[better.cells.tobytes()] = better
+        return max((self._refine(candidate, cost) for candidate in best.values()), key=score)
 
     def _starts(self, fit: MixtureFit) -> Iterator[MixtureFit]:
         """Yield the fits to which one more source is added."""
@@ -360,8 +367,6 @@ class OnsetMixture:
     def log_likelihoods(self, e: Array, pi: Array) -> Single:
         """Return L (W, C) of a source with mixing weights (W,), given e (B,) of the others."""
         g, v = self.densities, self.weights
-        if self.window is None:
-            return source_log_likelihoods(g, v, e, float(pi[0]))[None]
         return np.stack(
             [
                 source_log_likelihoods(g[rows], v[rows], e[rows], float(weight))

@@ -34,7 +34,7 @@ from earatlas.localization.onset_likelihood import (
 )
 from earatlas.population.deviation_information import DeviationInformation
 from earatlas.population.population import Listener, Population
-from earatlas.types import Array, Indices, Single
+from earatlas.types import Array, Indices, Mask, Single
 
 __all__ = ["ListenerDirectSound", "ListenerTemplateSettings", "gaussian_factors"]
 
@@ -149,7 +149,7 @@ class ListenerDirectSound(DirectSoundModel):
         count = min(settings.candidates, len(L))
         rows = np.sort(np.argpartition(-L, count - 1)[:count])
         S, H = len(settings.steps_db), len(self._level_bands)
-        points = self._shifted_points[..., rows].reshape(len(self.whitening), 3, -1)
+        points = self._shifted_points(rows).reshape(len(self.whitening), 3, -1)
         tables = np.zeros((H, S * count), dtype=np.float32)
         band, v = self._band[bins.f], weights.astype(np.float32)
         for own, values in self.iter_table_values(self.log_densities, bins, points):
@@ -201,7 +201,7 @@ class ListenerDirectSound(DirectSoundModel):
     @cached_property
     def _template_loadings(self) -> Array:
         """β_gh (G, H, J): loadings of what is not known about the listener."""
-        loadings = self.population.model(self.listener).loadings[:, self._level_bands]
+        loadings = self.population.local_loadings(self.listener)[:, self._level_bands]
         beta: Array = np.tensordot(self._gates, loadings, axes=1)
         return beta
 
@@ -218,12 +218,22 @@ class ListenerDirectSound(DirectSoundModel):
         return self.points_of_ratios(self.templates.measured_ratios).astype(np.float32)
 
     @cached_property
-    def _shifted_points(self) -> Single:
-        """s_g (F, 3, S, G) of the templates with shifted levels."""
-        ratios = self.templates.measured_ratios
-        gains = 10 ** (np.array(self.listener_settings.steps_db) / 20)
-        points = [self.points_of_ratios(gain * ratios).astype(np.float32) for gain in gains]
-        return np.stack(points, axis=2)
+    def _shifted(self) -> tuple[Single, Mask]:
+        """s_g (F, 3, S, G), filled on demand, and which (G,) are filled."""
+        F, G = len(self.whitening), len(self.templates.directions)
+        points = np.empty((F, 3, len(self.listener_settings.steps_db), G), dtype=np.float32)
+        return points, np.zeros(G, dtype=bool)
+
+    def _shifted_points(self, rows: Indices) -> Single:
+        """Return s_g (F, 3, S, rows) of some templates with shifted levels."""
+        points, filled = self._shifted
+        missing = rows[~filled[rows]]
+        if len(missing):
+            ratios = self.templates.measured_ratios[missing]
+            for step, shift_db in enumerate(self.listener_settings.steps_db):
+                points[:, :, step, missing] = self.points_of_ratios(10 ** (shift_db / 20) * ratios)
+            filled[missing] = True
+        return np.take(points, rows, axis=3)
 
 
 def gaussian_factors(

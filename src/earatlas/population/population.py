@@ -78,9 +78,7 @@ class Population:
         listener = listener or self.unknown_listener
         K, L = len(self.charts), self.mean.shape[1] - 1
         offsets = self.mean[:, L] + self.bands.expand(self.loadings @ listener.mean)
-        # z ~ N(ŵ, V_w + (1 - ρ) I): loadings times a root of the covariance have unit deviations.
-        covariance = listener.covariance + (1 - self.shared) * np.eye(self.n_coordinates)
-        local = self.loadings @ np.linalg.cholesky(covariance)
+        local = self.local_loadings(listener)
         total = self.residual + self.bands.expand((local**2).sum(axis=-1))
         # The saturation of cues over frames depends on what no coordinate explains.
         noise = self.residual.mean(axis=0)
@@ -98,6 +96,17 @@ class Population:
             loadings=local,
             residual=self.residual,
         )
+
+    def local_loadings(self, listener: Listener | None = None) -> Array:
+        """Return the loadings (K, H, J) of the deviation z of a listener in unit deviations.
+
+        z ~ N(ŵ, V_w + (1 - ρ) I), a root of whose covariance multiplies β; by default of an unknown
+        listener.
+        """
+        listener = listener or self.unknown_listener
+        covariance = listener.covariance + (1 - self.shared) * np.eye(self.n_coordinates)
+        local: Array = self.loadings @ np.linalg.cholesky(covariance)
+        return local
 
     def rounded(self) -> Population:
         """Return a copy rounded to float16, so that saving it at a quarter of the size is exact."""

@@ -106,9 +106,7 @@ class Calibration:
         posteriors = model.posteriors(effective, all_charts=all_charts)
         residuals = model.normalized_residuals(effective, posteriors.best())
         ratios = residuals / self.max_residual
-        return CalibratedPosteriorBatch(
-            self, model, statistics, effective, posteriors, ratios, all_charts
-        )
+        return CalibratedPosteriorBatch(self, model, effective, posteriors, ratios, all_charts)
 
     def effective_statistics(self, statistics: CueStatistics, noise: Array) -> CueStatistics:
         """Return the saturated and tempered statistics (..., D): steps 1 and 2."""
@@ -122,17 +120,26 @@ class Calibration:
         q = q / self.temperature
         return CueStatistics(q, q * mean, q * mean**2, statistics.frames)
 
-    def relative_variance(self, statistics: CueStatistics) -> float:
-        """Return the 90th percentile of the variances of single frames' cues of one sound (D,).
+    def relative_variances(self, statistics: CueStatistics) -> Array:
+        """Return the 90th percentile (W,) of the variances of single frames' cues of sounds (W, D).
 
         They are relative to `frame_noise`, that of held-out anechoic sounds; NaN if it is not known
         or if no cue was observed in several frames.
         """
         several = statistics.counts > _SETTINGS.min_variance_frames
-        if self.frame_noise is None or not several.any():
-            return math.nan
-        variances = statistics.scatter[several] / statistics.counts[several]
-        return float(np.quantile(variances / self.frame_noise[several], 0.9))
+        if self.frame_noise is None:
+            return np.full(len(several), np.nan)
+        counts = np.where(several, statistics.counts, 1.0)
+        last_value = np.finfo(np.float64).max  # of cues without a variance, sorted last
+        relative = np.where(several, statistics.scatter / (counts * self.frame_noise), last_value)
+        relative.sort(axis=1)
+        # Linear interpolation between the ranks, as by np.quantile, among the observed cues.
+        last = several.sum(axis=1) - 1
+        rank, fraction = np.divmod(0.9 * np.maximum(last, 0), 1)
+        rows, lower = np.arange(len(relative)), rank.astype(np.intp)
+        upper = np.minimum(lower + 1, np.maximum(last, 0))
+        quantiles = (1 - fraction) * relative[rows, lower] + fraction * relative[rows, upper]
+        return np.where(last >= 0, quantiles, np.nan)
 
     def relaxed(self, factor: float) -> Calibration:
         """Return the calibration for a sound with `factor` times the largest residual: step 4."""
@@ -182,7 +189,6 @@ class CalibratedPosteriorBatch:
 
     _calibration: Calibration
     _model: PPAM
-    statistics: CueStatistics  # (W, D)
     effective: CueStatistics  # (W, D), saturated and tempered
     _unrelaxed: ChartPosteriors
     residual_ratios: Array  # (W,) normalized residuals divided by `Calibration.max_residual`

@@ -33,6 +33,20 @@ from earatlas.types import Array, Indices
 __all__ = ["ListenerPPAM"]
 
 
+# Evidence: docs/figures/settings/population.md, "model".
+@dataclass(frozen=True, slots=True)
+class ChartSelectionSettings:
+    """Selection of the charts of many sounds; it changes the time, not the result."""
+
+    coordinates: int = 8  # leading coordinates of z that select the charts
+    max_gap_nats: float = 25.0  # charts that fall further behind the best one are left out
+    sounds_at_once: int = 40  # sounds for which all charts are compared at once
+    sounds_together: int = 8  # sounds of which the selected charts are evaluated together
+
+
+_SELECTION = ChartSelectionSettings()
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ListenerPPAM(PPAM):
     """PPAM with deviations of the head that are integrated out for every recording.
@@ -48,14 +62,15 @@ class ListenerPPAM(PPAM):
     residual: Array = field(kw_only=True)  # (K, D) ψ
 
     def posteriors(self, statistics: CueStatistics, *, all_charts: bool = True) -> ChartPosteriors:
-        """Return the posteriors of W sounds; `all_charts` changes nothing here.
+        """Return the posteriors of W sounds.
 
         Parameters
         ----------
         statistics : CueStatistics
             Statistics (W, D) of W sounds, as for `PPAM.posterior`.
         all_charts : bool, default True
-            Accepted for compatibility with `PPAM.posteriors`.
+            Whether to evaluate every chart. If not, charts that cannot have a noticeable
+            probability have the weight 0.
 
         Returns
         -------
@@ -63,7 +78,8 @@ class ListenerPPAM(PPAM):
             A sequence of W posteriors. `logs` are log p(recording, k), but for constants that
             depend on the recording alone.
         """
-        logs, means, V = (np.moveaxis(part, 0, -1) for part in self._evidence(statistics))
+        evidence = self._evidence if all_charts else self._selected_evidence
+        logs, means, V = (np.moveaxis(part, 0, -1) for part in evidence(statistics))
         return ChartPosteriors(
             self.space, self.centres, logs, means.transpose(1, 0, 2), V.transpose(1, 2, 0, 3)
         )
@@ -100,6 +116,39 @@ class ListenerPPAM(PPAM):
             The model with larger residual variances.
         """
         return replace(self, residual=self.residual * (1 + magnitude**2))
+
+    def _selected_evidence(self, statistics: CueStatistics) -> tuple[Array, Array, Array]:
+        """Return `_evidence`, with log p = -inf of charts without a noticeable probability.
+
+        The leading coordinates of z select the charts of each sound; the others are taken as
+        independent errors of the cues.
+        """
+        settings, parts = _SELECTION, []
+        for first in range(0, len(statistics.counts), settings.sounds_at_once):
+            block = statistics[first : first + settings.sounds_at_once]
+            logs, means, V = self._with_leading_coordinates._evidence(block)
+            selected = logs > logs.max(axis=1, keepdims=True) - settings.max_gap_nats
+            logs[:] = -np.inf
+            # Sounds with similar numbers of charts share most of them.
+            by_count = np.argsort(selected.sum(axis=1), kind="stable")
+            for rows in np.array_split(by_count, -(-len(by_count) // settings.sounds_together)):
+                charts = np.flatnonzero(selected[rows].any(axis=0))
+                own = np.ix_(rows, charts)
+                logs[own], means[own], V[own] = self._evidence(block[rows], charts)
+            parts.append((logs, means, V))
+        logs, means, V = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return logs, means, V
+
+    @cached_property
+    def _with_leading_coordinates(self) -> ListenerPPAM:
+        """The model with the leading principal coordinates of z; the others are errors of cues."""
+        J = self.loadings.shape[2]
+        by_cue = self.loadings.reshape(-1, J)
+        axes = np.linalg.eigh(by_cue.T @ by_cue)[1][:, ::-1]
+        leading = (by_cue @ axes[:, : _SELECTION.coordinates]).reshape(*self.loadings.shape[:2], -1)
+        rest = (self.loadings**2).sum(axis=2) - (leading**2).sum(axis=2)
+        residual = self.residual + self.bands.expand(np.maximum(rest, 0.0))
+        return replace(self, loadings=leading, residual=residual)
 
     def _evidence(
         self, statistics: CueStatistics, charts: Indices | slice = slice(None)

@@ -125,6 +125,7 @@ class _TrajectorySearch:
         """Prepare the onsets of a recording."""
         settings, hop = options.settings, sound.onset_settings.hop / sound.onset_settings.rate
         n_windows = settings.count_windows(options.seconds)
+        onsets = onsets[np.argsort(onsets.t, kind="stable")]  # the bins of a window are neighbours
         position = onsets.t * hop / settings.window_seconds
         window = np.minimum(position, n_windows - 1).astype(np.intp)
         weights = _window_weights(onsets, window)

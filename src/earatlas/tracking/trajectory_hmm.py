@@ -72,16 +72,19 @@ class DirectionGridHMM:
     def viterbi(self, L: Single) -> tuple[Indices, float]:
         """Return the most probable path (W,) for L (W, C), and its score in nats."""
         penalty = np.float32(self.nats_per_degree) * self.neighbour_degrees
-        score, backpointers = L[0], []
+        # (K, C) in memory: the largest of K values is found for all cells at once.
+        from_cells, costs = self.neighbours.T.copy(), penalty.T.copy()
+        scores = [L[0]]
         for row in L[1:]:
-            candidates = score[self.neighbours] - penalty
-            best = candidates.argmax(axis=1)
-            backpointers.append(np.take_along_axis(self.neighbours, best[:, None], axis=1)[:, 0])
-            score = np.take_along_axis(candidates, best[:, None], axis=1)[:, 0] + row
-        cells = [int(score.argmax())]
-        for backpointer in reversed(backpointers):
-            cells.append(int(backpointer[cells[-1]]))
-        return np.array(cells[::-1]), float(score.max())
+            candidates = scores[-1].take(from_cells)
+            candidates -= costs
+            scores.append(candidates.max(axis=0) + row)
+        # The predecessors are needed along the path only.
+        cells = [int(scores[-1].argmax())]
+        for score in reversed(scores[:-1]):
+            reachable = self.neighbours[cells[-1]]
+            cells.append(int(reachable[(score[reachable] - penalty[cells[-1]]).argmax()]))
+        return np.array(cells[::-1]), float(scores[-1].max())
 
     def forward_backward(self, L: Single) -> Array:
         """Return the posterior (W, C) of the cells in each window for L (W, C)."""
