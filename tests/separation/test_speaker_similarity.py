@@ -13,7 +13,7 @@ from earatlas.separation.demixing.determined import DemixingSettings
 from earatlas.separation.demixing.speaker_similarity import SimilaritySettings, speaker_similarity
 from earatlas.streaming.filterbank import Filterbank
 from earatlas.streaming.fir_demixing import FirDemixer
-from earatlas.streaming.online_demixing import OnlineSteeringVectors, SteeringSettings
+from earatlas.streaming.online_steering import OnlineSteeringVectors, SteeringSettings
 from earatlas.tracking.online import OnlineTracker
 from earatlas.tracking.online_track import OnlineTrack, TrackState
 from earatlas.tracking.onset_buffer import OnsetBuffer

@@ -17,7 +17,8 @@ from earatlas.streaming.hops import (
     StreamInput,
     StreamOutput,
 )
-from earatlas.streaming.online_demixing import OnlineDemixer, SteeringSettings
+from earatlas.streaming.online_demixing import OnlineDemixer
+from earatlas.streaming.online_steering import SteeringSettings
 from earatlas.tracking.online import OnlineTracker
 from earatlas.tracking.online_track import TrackEvent
 
@@ -185,17 +186,19 @@ def test_past_covariances_decay_and_are_counted_once() -> None:
 
     def append(frames: int) -> None:
         for x in rng.normal(size=(frames, 2, 2, F + 1)):
-            demixer.append(x[0] + 1j * x[1])
+            if demixer.steering.advance():
+                demixer.steering.append((x[0] + 1j * x[1])[:, 1:])
 
     append(2 * T)
     demixer.update((1, 2), rng.uniform(size=(2, F, T)), 0.0)
     pair = demixer.steering._pairs[1, 2]
-    before, ear_levels = pair.past.copy(), pair.ear_levels
+    before, ear_levels = pair.past, pair.ear_levels
     assert before.any()
     for _ in range(3):
         append(8)
         demixer.update((1, 3), rng.uniform(size=(2, F, T)), 0.0)
     demixer.update((1, 2), None, 0.5)
+    pair = demixer.steering._pairs[1, 2]
     change = (ear_levels / pair.ear_levels).T
     expected = 0.5 * np.exp(-24 * filterbank.hop_seconds / 60.0) * before
     expected = change[:, :, None] * change[:, None, :] * expected

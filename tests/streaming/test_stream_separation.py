@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
+from earatlas.parts import complete
 from earatlas.separation.demixing.determined import DemixingSettings, SecondMoments
 from earatlas.streaming.filterbank import Filterbank
 from earatlas.streaming.fir_demixing import FirDemixer, FirFilterBank, fit_taps, truncated_taps
-from earatlas.streaming.online_demixing import (
+from earatlas.streaming.online_steering import (
     OnlineSteeringVectors,
     RecentFrames,
     SteeringSettings,
+    normalized_moments,
 )
 from earatlas.streaming.renderer import LatencyProfile, StreamRenderer
 from earatlas.types import Array, Complex
@@ -17,6 +19,18 @@ from earatlas.types import Array, Complex
 FREQUENCIES_HZ = np.arange(1.0, 65.0) * 62.5
 LATENCY = LatencyProfile(0.016, 3, 8, 3, 16, 4)
 RECENT_SECONDS = SteeringSettings().recent_seconds
+
+
+def update(
+    renderer: StreamRenderer, tracks: dict[int, int], masks: Array | None, forgetting: float
+) -> None:
+    """Update the filters of tracks at once."""
+    renderer.apply(complete(renderer.begin_update(tracks, masks, forgetting)))
+
+
+def set_reverberant(renderer: StreamRenderer, reverberant: bool) -> None:
+    """Prepare windows for other sound at once; they are used from the next update on."""
+    renderer.prepare(*complete(renderer.recent_windows(reverberant=reverberant)))
 
 
 def steering_vectors(
@@ -43,14 +57,16 @@ def test_renderer_changes_between_stft_and_fir_output() -> None:
     out, stft_used = [], []
     for k in range(hops):
         if k in (30, 110):
-            renderer.set_reverberant(k == 30)
-            assert renderer.filterbank.latency_samples == filterbank.latency_samples
-            assert renderer.filterbank.window_hops == (8 if k == 30 else 3)
+            set_reverberant(renderer, k == 30)
+            bank = renderer.newest_windows.filterbank
+            assert bank.latency_samples == filterbank.latency_samples
+            assert bank.window_hops == (8 if k == 30 else 3)
         if k % 5 == 0:
-            kept = renderer.select_kept([np.full((2, 4, 1), i) for i in range(k)]) if k else None
+            windows = renderer.newest_windows
+            kept = windows.select_kept([np.full((2, 4, 1), i) for i in range(k)]) if k else None
             size = (2, len(FREQUENCIES_HZ), 0 if kept is None else kept.shape[-1])
             masks = None if kept is None else rng.uniform(size=size)
-            renderer.update({7: 2, 9: 0}, masks, 0.5 if 50 <= k < 70 else 0.0)
+            update(renderer, {7: 2, 9: 0}, masks, 0.5 if 50 <= k < 70 else 0.0)
         block = x[:, k * filterbank.hop : (k + 1) * filterbank.hop]
         stft_used.append(renderer.needs_frame_masks)
         masks = rng.uniform(size=(2, len(FREQUENCIES_HZ))) if renderer.needs_frame_masks else None
@@ -82,10 +98,10 @@ def test_reused_row_is_silent() -> None:
 
     for k in range(40):
         if k == 30:
-            renderer.set_reverberant(True)
+            set_reverberant(renderer, True)
             empty = np.zeros((2, 4, 1), dtype=np.complex128)
-            frames = renderer.select_kept([empty] * k).shape[-1]
-            renderer.update({7: 2, 9: 0}, rng.uniform(size=(2, len(FREQUENCIES_HZ), frames)), 0.0)
+            frames = renderer.newest_windows.select_kept([empty] * k).shape[-1]
+            update(renderer, {7: 2, 9: 0}, rng.uniform(size=(2, len(FREQUENCIES_HZ), frames)), 0.0)
         last = push_noise((2, 0) if k >= 30 else ())
     assert last[0].any()
     assert last[2].any()
@@ -93,7 +109,7 @@ def test_reused_row_is_silent() -> None:
     assert not renderer.needs_frame_masks
     renderer.clear_row(2)
     assert renderer.needs_frame_masks
-    renderer.update({9: 0}, None, 0.0)
+    update(renderer, {9: 0}, None, 0.0)
     signals = np.array([push_noise((0,)) for _ in range(8)])
     assert not signals[:, 1:].any()
     assert (np.abs(signals[:, 0]).max(axis=(1, 2)) > 0.1).all()
@@ -111,9 +127,9 @@ def test_change_of_pair_is_crossfaded() -> None:
         pair = {7: 2, 4: 1} if k >= 60 else pair
         if k % 5 == 0:
             empty = np.zeros((2, 4, 1), dtype=np.complex128)
-            kept = renderer.select_kept([empty] * k).shape[-1] if k else 0
+            kept = renderer.newest_windows.select_kept([empty] * k).shape[-1] if k else 0
             masks = rng.uniform(size=(2, len(FREQUENCIES_HZ), kept)) if k else None
-            renderer.update(pair, masks, 0.0)
+            update(renderer, pair, masks, 0.0)
         stft_used.append(renderer.needs_frame_masks)
         masks = np.full((2, len(FREQUENCIES_HZ)), 0.5) if renderer.needs_frame_masks else None
         out.append(renderer.push(x[:, k * hop : (k + 1) * hop], masks, tuple(pair.values())))
@@ -133,7 +149,7 @@ def test_known_pair_is_updated_after_another_pair() -> None:
     rng = np.random.default_rng(6)
     renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
     first, second = {1: 0, 2: 1}, {1: 0, 3: 2}
-    renderer.update(first, None, 0.0)
+    update(renderer, first, None, 0.0)
     for k in range(90):
         renderer.push(
             rng.normal(size=(2, renderer.filterbank.hop)),
@@ -142,12 +158,12 @@ def test_known_pair_is_updated_after_another_pair() -> None:
         )
         if k in (20, 30, 50, 60, 70, 80):
             empty = np.zeros((2, 4, 1), dtype=np.complex128)
-            frames = renderer.select_kept([empty] * (k + 1)).shape[-1]
+            frames = renderer.newest_windows.select_kept([empty] * (k + 1)).shape[-1]
             masks = rng.uniform(size=(2, len(FREQUENCIES_HZ), frames))
-            renderer.update(first if k < 40 else second, masks, 0.0)
+            update(renderer, first if k < 40 else second, masks, 0.0)
     assert not renderer.needs_frame_masks
-    renderer.update(first, None, 0.0)
-    assert renderer.demixer.steering.track_ids == (1, 2)
+    update(renderer, first, None, 0.0)
+    assert renderer.newest_windows.demixer.steering.track_ids == (1, 2)
     assert renderer.needs_frame_masks
 
 
@@ -159,16 +175,16 @@ def test_kept_frames_match_the_mask_frames() -> None:
     blocks = rng.normal(size=(37, 2, hop))
     for block in blocks:
         renderer.push(block, np.zeros((0, len(FREQUENCIES_HZ))), ())
-    renderer.set_reverberant(True)
-    steering = renderer.demixer.steering
+    set_reverberant(renderer, True)
+    steering = renderer.newest_windows.demixer.steering
     assert len(steering._frames) == 18  # every other of 37
     np.testing.assert_array_equal(steering.kept_rows(10), [0, 2, 4, 6, 8])
     np.testing.assert_array_equal(steering.kept_hops[-3:], [-5, -3, -1])
-    window = renderer.filterbank.windows()[0]
+    window = renderer.newest_windows.filterbank.windows()[0]
     ending = np.concatenate(list(blocks[28:36]), axis=1)  # the eight hops up to the 36th
     left, right = np.fft.rfft(ending * window)[:, 1:]
     across = left * right.conj()
-    last = steering._frames.moments(1, np.ones((2, len(left)))).values[..., 0]
+    last = steering._frames.values[..., -1]
     expected = np.stack([abs(left) ** 2, abs(right) ** 2, across.real, across.imag], axis=1)
     np.testing.assert_allclose(last, expected, rtol=1e-5, atol=1e-5)
     assert len(steering._frames) < RECENT_SECONDS / renderer.filterbank.hop_seconds
@@ -188,9 +204,9 @@ def test_recent_frames_are_ordered_and_normalized() -> None:
         X: Complex = np.asarray(recent_frames.transpose(1, 2, 0), dtype=np.complex128)
         oracle = SecondMoments.from_spectra(X).values
         np.testing.assert_allclose(
-            recent.moments(T, ear_levels).values, oracle, rtol=1e-4, atol=1e-5
+            normalized_moments(recent.values, ear_levels).values, oracle, rtol=1e-4, atol=1e-5
         )
-        lowest = recent.moments(T, ear_levels[:, :3]).values
+        lowest = normalized_moments(recent.values[:3], ear_levels[:, :3]).values
         np.testing.assert_allclose(lowest, oracle[:3], rtol=1e-4, atol=1e-5)
 
 
@@ -406,8 +422,11 @@ def test_fir_demixer_separates_reverberant_noise(
             power = [[(i[:, max(e - 400, 0) : e] ** 2).sum() for e in ends] for i in images]
             first = (np.asarray(power[0]) > power[1]).astype(float)
             q = np.tile(np.stack([first, 1 - first])[:, None], (1, filterbank.window // 2, 1))
-            shorter.update((3, 5), q, 0.0)
-            fir_demixer.update((3, 5), shorter, 0.0)
+            begun = shorter.begin_update((3, 5), 0.0)
+            found = complete(begun.estimate(q, None))
+            shorter.apply(found)
+            update_of_fir = fir_demixer.steering.begin_update((3, 5), 0.0)
+            fir_demixer.apply(complete(fir_demixer.estimate(update_of_fir, begun, found.vectors)))
             assert fir_demixer.ready
         if fir_demixer.ready:
             out.append(fir_demixer.output())

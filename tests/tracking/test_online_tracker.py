@@ -429,9 +429,9 @@ def test_tracks_with_the_largest_gain_are_rendered(reverberant_atlas: ea.Atlas) 
     assert select() == (1, 2)
     reflection.low_likelihood_steps, reflection.gain_ratio = 0, 1.2
     assert select() == (1, 2)
-    stage.ids = (1, 2, 3)
+    stage._selected = (1, 2, 3)
     assert select() == (1, 2, 3)
-    stage.ids, reflection.gain_ratio = (), 1.6
+    stage._selected, reflection.gain_ratio = (), 1.6
     assert select() == (1, 2, 3)
     reflection.hits = two.hits = 5
     assert select() == (1, 2)
@@ -439,9 +439,9 @@ def test_tracks_with_the_largest_gain_are_rendered(reverberant_atlas: ea.Atlas) 
     assert select() == (2, 3)
     for track in (one, two):
         track.register_hit(10.0)
-    two.gain, stage.ids = 0.05, (1, 2)
+    two.gain, stage._selected = 0.05, (1, 2)
     assert select() == (1, 2)  # hysteresis
-    stage.ids = ()
+    stage._selected = ()
     assert select() == (1, 3)
 
 

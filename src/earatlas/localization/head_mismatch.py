@@ -45,6 +45,7 @@ from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
 from earatlas.localization.score_calibration import tempered_posterior
 from earatlas.numerics import logsumexp
+from earatlas.parts import Parts, complete
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.head_deviations import HeadDeviations
 from earatlas.ppam.listener_model import ListenerPPAM
@@ -159,8 +160,16 @@ class DeviatingHeads:
 
     def most_probable(self, effective: CueStatistics) -> MagnitudeEstimate:
         """Return the most probable α given the effective statistics (M, D) of M sources."""
+        return complete(self.estimation(effective))
+
+    def estimation(self, effective: CueStatistics) -> Parts[MagnitudeEstimate]:
+        """Run `most_probable` in parts: the models, and one magnitude each."""
+        yield 1.0
         scaled = effective.scaled(self.calibration.temperature / self.settings.temperature)
-        found = [model.posteriors(scaled) for model in self._models]
+        found = []
+        for model in self._models:
+            yield 1.0
+            found.append(model.posteriors(scaled))
         evidence = np.array([one.log_evidence.sum() for one in found]) + self._log_prior
         best = int(evidence.argmax())
         gain = float(evidence[best] - evidence[0])
@@ -190,6 +199,10 @@ class DeviatingHeads:
         population = isinstance(self.model, ListenerPPAM)
         limit = self.settings.clean_nats if population else self.own_nats
         return self.other_head_nats(effective) <= limit
+
+    def prepare(self) -> None:
+        """Make the models of all magnitudes, which takes up to half a second, before their use."""
+        _ = self._models
 
     @cached_property
     def _models(self) -> list[ListenerPPAM]:

@@ -99,16 +99,19 @@ class AnalysisFrames:
     def __init__(self, filterbank: Filterbank) -> None:
         self._samples = np.zeros((2, filterbank.window))
         self._window = filterbank.windows()[0]
+        self._spectra: Complex | None = None  # of these samples, once they are known
 
     def append(self, samples: Array) -> None:
         """Append a hop (2, hop)."""
         n = samples.shape[1]
         self._samples = np.concatenate([self._samples[:, n:], samples], axis=1)
+        self._spectra = None
 
     def spectra(self) -> Complex:
         """Return the spectra (2, F) of the last N samples."""
-        spectra: Complex = scipy.fft.rfft(self._samples * self._window, axis=-1)
-        return spectra
+        if self._spectra is None:
+            self._spectra = np.asarray(scipy.fft.rfft(self._samples * self._window, axis=-1))
+        return self._spectra
 
     def push(self, samples: Array) -> Complex:
         """Append a hop (2, hop) and return the spectra (2, F)."""

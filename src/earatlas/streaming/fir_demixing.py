@@ -39,13 +39,27 @@ import scipy.fft
 import scipy.signal
 
 from earatlas.numerics import fast_fft_length
+from earatlas.parts import Parts, complete
 from earatlas.separation.demixing.determined import DemixingSettings, inverse
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues, PermutationSettings
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, crossfade
-from earatlas.streaming.online_demixing import OnlineSteeringVectors, SteeringSettings
+from earatlas.streaming.online_steering import (
+    OnlineSteeringVectors,
+    SteeringEstimate,
+    SteeringSettings,
+    SteeringUpdate,
+)
 from earatlas.types import Array, Complex, Indices
 
-__all__ = ["FirDemixer", "FirFilterBank", "FirSettings", "fit_taps", "truncated_taps"]
+__all__ = [
+    "FirDemixer",
+    "FirEstimate",
+    "FirFilterBank",
+    "FirSettings",
+    "fit_taps",
+    "tap_fit",
+    "truncated_taps",
+]
 
 
 # Evidence: docs/figures/settings/streaming.md, "fir_demixing".
@@ -75,6 +89,17 @@ _REVERBERANT = FirSettings(
     fade_fraction=1 / 6,
     fit_steps=15,
 )
+
+
+_FIT_COST = 20  # of a conjugate-gradient step, in bins per frequency
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FirEstimate:
+    """Result of an update: steering vectors, and the taps (n, 2, 2) of filters."""
+
+    steering: SteeringEstimate
+    taps: Array | None
 
 
 class FirDemixer:
@@ -130,58 +155,77 @@ class FirDemixer:
         """Forget the steering vectors of pairs with other tracks."""
         self.steering.retain(track_ids)
 
-    def update(
+    def estimate(
         self,
-        track_ids: Sequence[int],
-        shorter: OnlineSteeringVectors | None,
-        forgetting: float,
+        update: SteeringUpdate,
+        shorter: SteeringUpdate | None,
+        A: Complex | None,
         expected: ExpectedCues | None = None,
-    ) -> None:
-        """Update the filters of two tracks.
+    ) -> Parts[FirEstimate]:
+        """Estimate the filters of two tracks in parts.
 
-        With steering vectors from `shorter` windows, the estimation restarts from their masks.
+        With steering vectors A (F', 2, 2) from an update with `shorter` windows that began at the
+        same hop, the estimation restarts from their masks.
         """
-        q = None if shorter is None else self._initial_masks(shorter)
-        self.steering.update(track_ids, q, forgetting, expected)
-        if self.steering.vectors is not None:
-            H = self._demixing_filters(self.steering)
-            fade_fraction, n_steps = self._settings.fade_fraction, self._settings.fit_steps
-            taps = truncated_taps(H, self._n_future, self._n_past, fade_fraction)
-            if n_steps:
-                Phi = self.steering.covariances()
-                taps = fit_taps(H, Phi, taps, self._n_future, n_steps)
-            self._fir.set_taps(taps)
+        q = None
+        if shorter is not None and A is not None:
+            yield shorter.n_bins
+            rows = _nearest(shorter.frequencies_hz, update.frequencies_hz)
+            q = self._long_masks(update, shorter.power_fractions(A)[:, rows], shorter.kept_hops)
+        steering = yield from update.estimate(q, expected)
+        if steering.vectors is None:
+            return FirEstimate(steering, None)
+        yield update.n_bins
+        H = _demixing_filters(steering)
+        fade_fraction, n_steps = self._settings.fade_fraction, self._settings.fit_steps
+        taps = truncated_taps(H, self._n_future, self._n_past, fade_fraction)
+        if n_steps:
+            taps = yield from tap_fit(H, update.covariances(), taps, self._n_future, n_steps)
+        return FirEstimate(steering, taps)
+
+    def apply(self, estimate: FirEstimate) -> None:
+        """Use the result of an update for the next hops."""
+        self.steering.apply(estimate.steering)
+        if estimate.taps is not None:
+            self._fir.set_taps(estimate.taps)
 
     def separate_offline(self, masks: Array, hops: Array | Indices, x: Array) -> Array:
-        """Return the image (2, n) of the first of two sources in samples x (2, n).
+        """Run `offline_separation` at once."""
+        return complete(self.offline_separation(masks, hops, x))
+
+    def offline_separation(self, masks: Array, hops: Array | Indices, x: Array) -> Parts[Array]:
+        """Return the image (2, n) of the first of two sources in samples x (2, n), in parts.
 
         The masks (2, mask frequencies, T) belong to frames that ended at `hops` (T,), relative to
         the present (0). The state is not changed, and the whole look-ahead is used.
         """
-        steering = self.steering.without_pairs()
-        nearest = _nearest(hops, steering.kept_hops - self._lag)
-        steering.update((0, 1), masks[:, steering.mask_rows][:, :, nearest], 0.0)
+        update = self.steering.without_pairs().begin_update((0, 1), 0.0)
+        q = self._long_masks(update, masks[:, self.steering.mask_rows], hops)
+        steering = yield from update.estimate(q, None)
         if steering.vectors is None:
             return x / 2
-        h = scipy.fft.fftshift(scipy.fft.irfft(self._demixing_filters(steering), axis=0), axes=0)
-        convolved = (scipy.signal.fftconvolve(x[e, None], h[:, :, e].T, axes=1) for e in (0, 1))
+        yield update.n_bins
+        h = scipy.fft.fftshift(scipy.fft.irfft(_demixing_filters(steering), axis=0), axes=0)
+        convolved = []
+        for ear in (0, 1):
+            yield update.n_bins
+            convolved.append(scipy.signal.fftconvolve(x[ear, None], h[:, :, ear].T, axes=1))
         centre = len(h) // 2
-        first: Array = np.sum(list(convolved), axis=0)[:, centre : centre + x.shape[1]]
+        first: Array = (convolved[0] + convolved[1])[:, centre : centre + x.shape[1]]
         return first
 
-    def _initial_masks(self, shorter: OnlineSteeringVectors) -> Array:
-        """Return masks (2, F, T) of the long frames, from the nearest frames and frequencies."""
-        columns = _nearest(shorter.kept_hops, self.steering.kept_hops - self._lag)
-        rows = _nearest(shorter.frequencies_hz, self.steering.frequencies_hz)
-        return shorter.power_fractions()[:, rows][:, :, columns]
+    def _long_masks(self, update: SteeringUpdate, masks: Array, hops: Array | Indices) -> Array:
+        """Return the masks (2, F, T) of the long frames, from those that ended nearest to them."""
+        return masks[:, :, _nearest(hops, update.kept_hops - self._lag)]
 
-    def _demixing_filters(self, steering: OnlineSteeringVectors) -> Complex:
-        """Return H (F + 1, 2, 2) for spectra at their original levels."""
-        A, ear_levels = steering.vectors, steering.ear_levels.T
-        assert A is not None
-        W = inverse(A)
-        H = A[:, :, :1] * W[:, :1, :] * ear_levels[:, :, None] / ear_levels[:, None, :]
-        return np.concatenate([0.5 * np.eye(2, dtype=np.complex128)[None], H])
+
+def _demixing_filters(steering: SteeringEstimate) -> Complex:
+    """Return H (F + 1, 2, 2) for spectra at their original levels."""
+    A, ear_levels = steering.vectors, steering.ear_levels.T
+    assert A is not None
+    W = inverse(A)
+    H = A[:, :, :1] * W[:, :1, :] * ear_levels[:, :, None] / ear_levels[:, None, :]
+    return np.concatenate([0.5 * np.eye(2, dtype=np.complex128)[None], H])
 
 
 def _nearest(values: Array | Indices, targets: Array | Indices) -> Indices:
@@ -208,9 +252,15 @@ def truncated_taps(spectrum: Complex, n_future: int, n_past: int, fade_fraction:
 def fit_taps(spectrum: Complex, Phi: Complex, start: Array, n_future: int, n_steps: int) -> Array:
     """Minimize J by conjugate gradients from `start` (n_future + n_past, 2, 2).
 
-    `spectrum` and the covariances Phi are (N / 2 + 1, 2, 2). Each step decreases J. Inside, the
-    samples are on the last axis, so that transforms are contiguous.
+    `spectrum` and the covariances Phi are (N / 2 + 1, 2, 2). Each step decreases J.
     """
+    return complete(tap_fit(spectrum, Phi, start, n_future, n_steps))
+
+
+def tap_fit(
+    spectrum: Complex, Phi: Complex, start: Array, n_future: int, n_steps: int
+) -> Parts[Array]:
+    """Run `fit_taps` in parts. Inside, samples are on the last axis: transforms are contiguous."""
     N, n_past = 2 * (len(spectrum) - 1), len(start) - n_future
     power = np.trace(Phi, axis1=1, axis2=2).real
     # Loaded relative to the mean power, so that silent frequencies stay determined.
@@ -236,6 +286,7 @@ def fit_taps(spectrum: Complex, Phi: Complex, start: Array, n_future: int, n_ste
     residual = restrict(spectrum.transpose(1, 2, 0) - transform(h))  # negative gradient
     direction, size = residual, _inner_products(residual, residual)
     for _ in range(n_steps):
+        yield _FIT_COST * len(spectrum)
         image = restrict(transform(direction))
         step = size / (_inner_products(direction, image) + 1e-300)
         h = h + step * direction

@@ -23,13 +23,24 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from earatlas.parts import Parts
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, OverlapAdd, crossfade
-from earatlas.streaming.fir_demixing import FirDemixer
-from earatlas.streaming.online_demixing import OnlineDemixer, SteeringSettings
+from earatlas.streaming.fir_demixing import FirDemixer, FirEstimate
+from earatlas.streaming.online_demixing import DemixingEstimate, OnlineDemixer
+from earatlas.streaming.online_steering import SteeringSettings
 from earatlas.types import Array, Complex, Indices
 
-__all__ = ["DEFAULT_LATENCY", "LOW_LATENCY", "LatencyProfile", "StreamRenderer"]
+__all__ = [
+    "DEFAULT_LATENCY",
+    "LOW_LATENCY",
+    "LatencyProfile",
+    "RenderEstimate",
+    "StreamRenderer",
+    "Windows",
+]
+
+_REPLAYED_HOPS = 24  # hops of which other windows are computed in one part
 
 
 # Evidence: docs/figures/settings/streaming.md, "renderer".
@@ -73,63 +84,119 @@ DEFAULT_LATENCY = LatencyProfile(0.016, 7, 16, 7, 32, 8)  # 112 ms
 LOW_LATENCY = LatencyProfile(0.008, 8, 32, 3, 48, 16)  # 24 ms
 
 
+@dataclass(eq=False, slots=True)
+class Windows:
+    """Frames and demixers for reverberant or for anechoic sound."""
+
+    reverberant: bool
+    filterbank: Filterbank
+    frames: AnalysisFrames
+    demixer: OnlineDemixer
+    fir_demixer: FirDemixer
+
+    def append(self, x: Array) -> None:
+        """Append a hop (2, hop)."""
+        self.frames.append(x)
+        self.demixer.append(self.frames)
+        self.fir_demixer.append(x)
+
+    def needs_masks(self, ids: Sequence[int]) -> bool:
+        """Return whether an update for these tracks needs masks of the recent frames."""
+        return any(part.steering.needs_masks(ids) for part in (self.demixer, self.fir_demixer))
+
+    def n_updates(self, ids: Sequence[int]) -> int:
+        """Return the number of filter updates of a pair of tracks; 0 for other numbers."""
+        return max(part.steering.n_updates(ids) for part in (self.demixer, self.fir_demixer))
+
+    def retain(self, track_ids: Sequence[int]) -> None:
+        """Forget the filters of all other tracks."""
+        self.demixer.retain(track_ids)
+        self.fir_demixer.retain(track_ids)
+
+    def select_kept(self, frames: Sequence[Complex]) -> Complex:
+        """Return the mask frames of the hops whose spectra are kept (2, B, T)."""
+        rows: Indices = self.demixer.steering.kept_rows(len(frames))
+        return np.concatenate([frames[i] for i in rows], axis=-1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RenderEstimate:
+    """Result of an update of the filters of tracks, given by id with their rows."""
+
+    tracks: Mapping[int, int]
+    demixing: DemixingEstimate | None  # None: the known filters are used
+    fir: FirEstimate | None  # None: there are no FIR filters for these tracks
+
+
 class StreamRenderer:
-    """Separates the tracks of a stream, in the STFT domain or with FIR filters."""
+    """Separates the tracks of a stream, in the STFT domain or with FIR filters.
+
+    While windows for other sound are prepared, the current ones stay in use: `recent_windows`
+    computes them from the recent hops, `prepare` begins their use for updates, and the first
+    update that is applied ends the use of the others.
+    """
 
     def __init__(
         self, rate: int, latency: LatencyProfile, mask_frequencies_hz: Array, n_sources: int
     ) -> None:
         self._latency, self._n_sources = latency, n_sources
         self._mask_frequencies_hz = mask_frequencies_hz
-        self.filterbank = latency.filterbank(rate)
-        self.reverberant = False
-        self._frames = AnalysisFrames(self.filterbank)
+        self.filterbank = latency.filterbank(rate)  # for anechoic sound
+        self._windows = self._new_windows(reverberant=False)
+        self._prepared: Windows | None = None  # for other sound, until an update is applied
         self._overlap_add = OverlapAdd(self.filterbank, n_sources)
         self._n_stft_hops = 0  # hops in a row that were separated in the STFT domain
-        self.demixer = self._new_demixer(reverberant=False)
-        self._fir_demixer = self._new_fir_demixer(reverberant=False)
         self._fir_is_current = False  # the FIR filters are those of the rendered tracks
         self._active_fir: FirDemixer | None = None  # source of the output; None: the STFT domain
         # Rows of the two tracks that FIR filters separate; None: the track was deleted
         self._fir_rows: tuple[int | None, int | None] = (None, None)
         count = round(latency.steering.recent_seconds / self.filterbank.hop_seconds)
         self._recent_hops: deque[Array] = deque(maxlen=count + latency.reverberant_fir_hops)
+        self._n_hops = 0
+        reverberant_fir = self._new_windows(reverberant=True).fir_demixer.steering
+        self.hop_budget = reverberant_fir.max_bins  # cost of the parts of an update per hop
+
+    @property
+    def newest_windows(self) -> Windows:
+        """The windows whose filters are updated."""
+        return self._prepared or self._windows
 
     @property
     def needs_frame_masks(self) -> bool:
         """Whether the next hop is separated in the STFT domain, which needs masks."""
-        return not self._fir_is_current or self._active_fir is not self._fir_demixer
+        return not self._fir_is_current or self._active_fir is not self._windows.fir_demixer
 
     @property
     def diffuse_ratio(self) -> float | None:
         """Diffuse-to-direct ratio of a pair in anechoic windows; None without such a pair."""
-        steering = self.demixer.steering
-        pair = len(steering.track_ids) == 2 and steering.vectors is not None
-        return self.demixer.diffuse_to_direct if pair and not self.reverberant else None
+        demixer = self._windows.demixer
+        pair = len(demixer.steering.track_ids) == 2 and demixer.steering.vectors is not None
+        return demixer.diffuse_to_direct if pair and not self._windows.reverberant else None
 
     def push(self, x: Array, masks: Array | None, rows: Sequence[int]) -> Array:
         """Process a hop (2, hop); return signals (n_sources, 2, hop).
 
         `rows` are the rows of the signals that the masks (M, F) belong to.
         """
+        windows = self._windows
         self._recent_hops.append(x)
-        self._frames.append(x)
-        for fir_demixer in _unique(self._fir_demixer, self._active_fir):
-            fir_demixer.append(x)
+        self._n_hops += 1
+        windows.append(x)
+        if self._prepared is not None:
+            self._prepared.append(x)
+        if self._active_fir is not None and self._active_fir is not windows.fir_demixer:
+            self._active_fir.append(x)
         if masks is None:
             self._n_stft_hops = 0
-            if self.demixer.steering.advance():
-                self.demixer.steering.append(self._frames.spectra()[:, 1:])
             return self._fir_output()
-        spectra = self._frames.spectra()
-        self.demixer.append(spectra)
+        spectra = windows.frames.spectra()
         return self._select_output(self._stft_output(spectra, masks, rows))
 
     def _select_output(self, stft_output: Array) -> Array:
         """Return the STFT output (n_sources, 2, hop), the FIR output, or a crossfade of the two."""
         if self._fir_is_current:  # change to the current FIR filters
             before = stft_output if self._active_fir is None else self._fir_output()
-            self._active_fir = self._fir_demixer
+            self._active_fir = self._windows.fir_demixer
             return crossfade(before, self._fir_output())
         if self._active_fir is None:
             return stft_output
@@ -142,10 +209,10 @@ class StreamRenderer:
     def _stft_output(self, spectra: Complex, masks: Array, rows: Sequence[int]) -> Array:
         """Separate a frame (2, F + 1) and return the hop that overlap-add completes."""
         if not self._n_stft_hops:
-            self._overlap_add = OverlapAdd(self.filterbank, self._n_sources)
+            self._overlap_add = OverlapAdd(self._windows.filterbank, self._n_sources)
         self._n_stft_hops += 1
         images = np.zeros((self._n_sources, *spectra.shape), dtype=np.complex128)
-        images[list(rows)] = self.demixer.images(spectra, masks)
+        images[list(rows)] = self._windows.demixer.images(spectra, masks)
         return self._overlap_add.push(images)
 
     def _fir_output(self) -> Array:
@@ -169,87 +236,112 @@ class StreamRenderer:
 
     def retain(self, track_ids: Sequence[int]) -> None:
         """Forget the filters of all other tracks."""
-        self.demixer.retain(track_ids)
-        self._fir_demixer.retain(track_ids)
+        self._windows.retain(track_ids)
+        if self._prepared is not None:
+            self._prepared.retain(track_ids)
 
-    def set_reverberant(self, reverberant: bool) -> None:
-        """Change to the windows for reverberant or anechoic sound."""
-        latency = self._latency
-        hops = latency.reverberant_window_hops if reverberant else latency.window_hops
-        self.reverberant, self.filterbank = reverberant, replace(self.filterbank, window_hops=hops)
-        self._frames = AnalysisFrames(self.filterbank)
-        self._overlap_add = self._overlap_add.with_filterbank(self.filterbank)
-        self.demixer = self._new_demixer(reverberant=reverberant)
-        self._fir_demixer = self._new_fir_demixer(reverberant=reverberant)
+    def keep_only(self, track_ids: Sequence[int]) -> None:
+        """Render only some of the current tracks, until the next update."""
+        self._windows.demixer.steering.keep_only(track_ids)
         self._fir_is_current = False
-        for x in self._recent_hops:
-            self.demixer.append(self._frames.push(x))
-            self._fir_demixer.append(x)
 
-    def _new_demixer(self, *, reverberant: bool) -> OnlineDemixer:
-        """Return a new demixer in the STFT domain."""
-        return OnlineDemixer(
-            self.filterbank,
-            self._mask_frequencies_hz,
-            self._latency.steering,
-            reverberant=reverberant,
+    def recent_windows(self, *, reverberant: bool) -> Parts[tuple[Windows, int]]:
+        """Compute windows for other sound from the recent hops, in parts.
+
+        Returned with the number of hops of the stream that they contain; see `prepare`.
+        """
+        windows, hops = self._new_windows(reverberant=reverberant), list(self._recent_hops)
+        n_hops = self._n_hops
+
+        def parts() -> Parts[tuple[Windows, int]]:
+            for first in range(0, len(hops), _REPLAYED_HOPS):
+                yield self.hop_budget
+                for x in hops[first : first + _REPLAYED_HOPS]:
+                    windows.append(x)
+            return windows, n_hops
+
+        return parts()
+
+    def prepare(self, windows: Windows | None, n_hops: int = 0) -> None:
+        """Use windows, which contain `n_hops` hops of the stream, for the next updates."""
+        self._prepared = windows
+        if windows is not None:
+            missing = self._n_hops - n_hops
+            for x in list(self._recent_hops)[len(self._recent_hops) - missing :]:
+                windows.append(x)
+
+    def _new_windows(self, *, reverberant: bool) -> Windows:
+        """Return windows without frames."""
+        latency, frequencies_hz = self._latency, self._mask_frequencies_hz
+        hops = latency.reverberant_window_hops if reverberant else latency.window_hops
+        filterbank = replace(self.filterbank, window_hops=hops)
+        return Windows(
+            reverberant,
+            filterbank,
+            AnalysisFrames(filterbank),
+            OnlineDemixer(filterbank, frequencies_hz, latency.steering, reverberant=reverberant),
+            latency.fir_demixer(self.filterbank, frequencies_hz, reverberant=reverberant),
         )
 
-    def _new_fir_demixer(self, *, reverberant: bool) -> FirDemixer:
-        """Return a new FIR demixer."""
-        return self._latency.fir_demixer(
-            self.filterbank, self._mask_frequencies_hz, reverberant=reverberant
-        )
-
-    def needs_masks(self, ids: Sequence[int]) -> bool:
-        """Return whether an update for these tracks needs masks of the recent frames."""
-        return any(part.steering.needs_masks(ids) for part in (self.demixer, self._fir_demixer))
-
-    def n_updates(self, ids: Sequence[int]) -> int:
-        """Return the number of filter updates of a pair of tracks; 0 for other numbers."""
-        return max(part.steering.n_updates(ids) for part in (self.demixer, self._fir_demixer))
-
-    def select_kept(self, frames: Sequence[Complex]) -> Complex:
-        """Return the mask frames of the hops whose spectra are kept (2, B, T)."""
-        rows: Indices = self.demixer.steering.kept_rows(len(frames))
-        return np.concatenate([frames[i] for i in rows], axis=-1)
-
-    def update(
+    def begin_update(
         self,
         tracks: Mapping[int, int],
         masks: Array | None,
         forgetting: float,
         expected: ExpectedCues | None = None,
-    ) -> None:
-        """Update the filters for tracks, given by id with their rows.
+    ) -> Parts[RenderEstimate]:
+        """Return the parts of an update of the filters for tracks, given by id with their rows.
 
-        See `OnlineDemixer.update` for the other parameters.
+        The newest windows with their frames so far are used. See `OnlineSteeringVectors.update` for
+        the other parameters.
         """
-        ids, fir_demixer = list(tracks), self._fir_demixer
+        ids, windows = list(tracks), self.newest_windows
+        demixer, fir_demixer = windows.demixer, windows.fir_demixer
         # Filters of another pair, which was rendered before this one, do not count.
-        was_current = self._fir_is_current and tuple(tracks.values()) == self._fir_rows
+        is_current = self._fir_is_current and tuple(tracks.values()) == self._fir_rows
+        stft_update = fir_update = None
+        if masks is not None or not is_current or self._prepared is not None:
+            stft_update = demixer.steering.begin_update(ids, forgetting)
+        if len(ids) == 2 and not self._rows_change(tracks):
+            if forgetting > self._latency.steering.static_forgetting:
+                fir_demixer.retain([])
+                fir_demixer.steering.register_motion(forgetting)
+            else:
+                fir_update = fir_demixer.steering.begin_update(ids, forgetting)
+        known = demixer.steering.vectors
+
+        def parts() -> Parts[RenderEstimate]:
+            demixing = fir = None
+            vectors = known
+            if stft_update is not None:
+                demixing = yield from demixer.estimate(stft_update, masks, expected)
+                vectors = demixing.steering.vectors
+            if fir_update is not None and vectors is not None:
+                shorter = stft_update if masks is not None else None
+                fir = yield from fir_demixer.estimate(fir_update, shorter, vectors, expected)
+            return RenderEstimate(tracks, demixing, fir)
+
+        return parts()
+
+    def _rows_change(self, tracks: Mapping[int, int]) -> bool:
+        """Return whether FIR filters separate other rows than those of the tracks.
+
+        Rows change at once, but filters fade: the STFT domain takes over in between.
+        """
+        is_active = self._active_fir is self._windows.fir_demixer and self._prepared is None
+        return is_active and tuple(tracks.values()) != self._fir_rows
+
+    def apply(self, estimate: RenderEstimate) -> None:
+        """Use the result of an update, and the windows to which it belongs."""
+        if self._prepared is not None:
+            self._windows, self._prepared = self._prepared, None
+            self._overlap_add = self._overlap_add.with_filterbank(self._windows.filterbank)
+        windows, fir = self._windows, estimate.fir
+        if estimate.demixing is not None:
+            windows.demixer.apply(estimate.demixing)
         self._fir_is_current = False
-        if masks is not None or not was_current:
-            self.demixer.update(ids, masks, forgetting, expected)
-        if len(ids) != 2:
-            return
-        rows = (tracks[ids[0]], tracks[ids[1]])
-        if self._active_fir is fir_demixer and rows != self._fir_rows:
-            return  # rows change at once, filters fade: the STFT domain takes over in between
-        if forgetting > self._latency.steering.static_forgetting:
-            fir_demixer.retain([])
-            fir_demixer.steering.register_motion(forgetting)
-        elif self.demixer.steering.vectors is not None:
-            shorter = self.demixer.steering if masks is not None else None
-            fir_demixer.update(ids, shorter, forgetting, expected)
-            self._fir_is_current = fir_demixer.ready
-            self._fir_rows = rows
-
-
-def _unique(*demixers: FirDemixer | None) -> list[FirDemixer]:
-    """Return each demixer once, without None."""
-    unique: list[FirDemixer] = []
-    for demixer in demixers:
-        if demixer is not None and demixer not in unique:
-            unique.append(demixer)
-    return unique
+        if fir is not None:
+            windows.fir_demixer.apply(fir)
+            self._fir_is_current = windows.fir_demixer.ready
+            first, second = estimate.tracks.values()
+            self._fir_rows = (first, second)

@@ -11,6 +11,7 @@ and one speaker becomes one track.
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,12 @@ import numpy as np
 
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.spaces import Space
-from earatlas.separation.demixing.speaker_similarity import SimilaritySettings, speaker_similarity
+from earatlas.parts import Parts, SpreadComputation
+from earatlas.separation.demixing.speaker_similarity import (
+    SimilaritySettings,
+    SpeakerSimilarity,
+    speaker_similarity,
+)
 from earatlas.streaming.filterbank import Filterbank
 from earatlas.streaming.online_masks import OnlineMasks
 from earatlas.streaming.renderer import DEFAULT_LATENCY
@@ -28,6 +34,9 @@ from earatlas.tracking.online_track import OnlineTrack
 from earatlas.types import Array, Complex, Single
 
 __all__ = ["SpeakerSplitMerge", "SpeakerTestSettings"]
+
+_PARTS_PER_HOP = 1.0  # those of demixing cost their bins, so that each is alone in a hop
+_HOPS_PER_PART = 64  # hops whose frames are computed in one part
 
 
 # Evidence: docs/figures/settings/streaming.md, "speaker_split_merge".
@@ -45,6 +54,17 @@ class SpeakerTestSettings:
     active_seconds: float = 0.5  # time since the last hit within which a track is active
     active_power_ratio: float = 0.1  # power of the newest signal over its mean, while active
     mask_stride_hops: int = 4  # hops of the filterbank from one mask frame to the next
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _SplitTest:
+    """A test of one track that is in progress."""
+
+    track_id: int
+    step: int  # of the tracker, at its begin
+    directions: Array  # (2, C) of the two speakers, relative to the room
+    reverberant: bool
+    similarity: SpreadComputation[SpeakerSimilarity]
 
 
 class SpeakerSplitMerge:
@@ -69,6 +89,7 @@ class SpeakerSplitMerge:
         self._recent_samples: deque[Single] = deque(
             maxlen=round(DEFAULT_LATENCY.history_seconds / hop_seconds)
         )
+        self._test: _SplitTest | None = None  # in progress
         self._split_candidate: int | None = None  # track with two speakers in the last test
         # A pair of tracks, and its number of tests in a row with one speaker
         self._merge_count: tuple[frozenset[int], int] = (frozenset(), 0)
@@ -95,19 +116,29 @@ class SpeakerSplitMerge:
 
         `mask_frames` are the recent spectra (2, B, 1) of the masks, `yaw` is the head's in degrees.
         """
+        tracks = {track.id: track for track in front_end.tracker.confirmed}
+        active = [t for t in tracks.values() if now - t.last_hit_at < self._settings.active_seconds]
+        if self._test is not None:
+            if self._test.similarity.finished:
+                test, self._test = self._test, None
+                if [track.id for track in active] == [test.track_id]:
+                    self._decide_split(test, now, front_end, active[0])
+            return
         if step < self._next_step:
             return
         self._next_step = step + self._settings.interval_steps
-        tracks = {track.id: track for track in front_end.tracker.confirmed}
         pair = frozenset(rendered_ids) & tracks.keys()
         if len(pair) == 2 and self._keep_pair(front_end, pair, now):
             self._split_candidate, self._n_single = None, 0
-            return
-        active = [t for t in tracks.values() if now - t.last_hit_at < self._settings.active_seconds]
-        if len(active) == 1 and front_end.tracker.settings.max_tracks > 1:
-            self._check_split(step, now, front_end, active[0], masks, mask_frames, yaw)
+        elif len(active) == 1 and front_end.tracker.settings.max_tracks > 1:
+            self._begin_split_test(step, front_end, active[0], masks, mask_frames, yaw)
         else:
             self._split_candidate = None
+
+    def advance(self) -> None:
+        """Run the parts of a test that belong to a hop, if one is in progress."""
+        if self._test is not None and not self._test.similarity.finished:
+            self._test.similarity.advance()
 
     def _keep_pair(self, front_end: TrackingFrontEnd, pair: frozenset[int], now: float) -> bool:
         """Test two tracks; return whether they are two speakers or cannot be tested."""
@@ -134,75 +165,80 @@ class SpeakerSplitMerge:
             self._merge_count = (frozenset(), 0)
         return similarity.different_speakers
 
-    def _check_split(
+    def _begin_split_test(
         self,
         step: int,
-        now: float,
         front_end: TrackingFrontEnd,
         track: OnlineTrack,
         masks: OnlineMasks,
         mask_frames: Sequence[Complex],
         yaw: float,
     ) -> None:
-        """Test one track, and split it if it has two speakers."""
+        """Begin the test of one track."""
         directions = front_end.tracker.buffer.best_pair()
         if directions is None or not mask_frames:
             return
-        head_directions = np.stack(
-            [self._space.rotated(direction, -yaw) for direction in directions]
-        )
+        relative = np.stack([self._space.rotated(direction, -yaw) for direction in directions])
         reverberant = front_end.reverberation.slow_decay
-        first, second = self._split_signals(
-            masks, mask_frames, head_directions, reverberant=reverberant
-        )
-        similarity = speaker_similarity(first, second, self._layout.rate, self._similarity)
-        if reverberant:
+        parts = self._split_similarity(masks, mask_frames, relative, reverberant=reverberant)
+        similarity = SpreadComputation(parts, _PARTS_PER_HOP)
+        self._test = _SplitTest(track.id, step, directions, reverberant, similarity)
+
+    def _decide_split(
+        self, test: _SplitTest, now: float, front_end: TrackingFrontEnd, track: OnlineTrack
+    ) -> None:
+        """Split a track if its test has found two speakers."""
+        settings, similarity = self._settings, test.similarity.result
+        if test.reverberant:
             is_two = similarity.different_speakers and not track.moving
         else:
             is_two = (
                 similarity.different_speakers
-                and similarity.correlation < self._settings.anechoic_max_similarity
+                and similarity.correlation < settings.anechoic_max_similarity
                 and self._all_static(front_end.tracker.confirmed, now)
             )
         self._n_single = 0 if similarity.different_speakers else self._n_single + 1
-        clearly_two = reverberant and similarity.clearly_different_speakers
+        clearly_two = test.reverberant and similarity.clearly_different_speakers
         if (is_two and self._split_candidate == track.id) or clearly_two:
-            front_end.tracker.split(track, directions, now)
+            front_end.tracker.split(track, test.directions, now)
             self._split_candidate = None
-        else:
-            self._split_candidate = track.id if is_two else None
-            rarely = self._n_single >= self._settings.single_checks
-            interval = (
-                self._settings.rare_interval_steps if rarely else self._settings.interval_steps
-            )
-            self._next_step = step + (self._settings.recheck_steps if is_two else interval)
+            return
+        self._split_candidate = track.id if is_two else None
+        rarely = self._n_single >= settings.single_checks
+        interval = settings.rare_interval_steps if rarely else settings.interval_steps
+        self._next_step = test.step + (settings.recheck_steps if is_two else interval)
 
-    def _split_signals(
+    def _split_similarity(
         self,
         masks: OnlineMasks,
         mask_frames: Sequence[Complex],
         directions: Array,
         *,
         reverberant: bool,
-    ) -> tuple[Array, Array]:
-        """Separate the last seconds into two signals (2, n) at directions (2, C) of the head."""
+    ) -> Parts[SpeakerSimilarity]:
+        """Separate the last seconds into signals at directions (2, C) of the head, in parts."""
         filterbank = self._filterbank
         stride = round(self._settings.mask_stride_hops * filterbank.hop_seconds / self._hop_seconds)
         rows = np.arange(len(mask_frames) - 1, -1, -stride)[::-1]
         spectra = np.concatenate([mask_frames[i] for i in rows], axis=-1)
-        q = masks.masks_at_directions(spectra, directions)
+        trial = copy.copy(masks)
         fir_demixer = DEFAULT_LATENCY.fir_demixer(
             filterbank, self._layout.frequencies_hz, reverberant=reverberant
         )
         x = np.concatenate(list(self._recent_samples), axis=1).astype(np.float64)
-        hop = filterbank.hop
-        for end in range(x.shape[1] % hop + hop, x.shape[1] + 1, hop):
-            fir_demixer.append(x[:, end - hop : end])
         hop_ratio = self._hop_seconds / filterbank.hop_seconds  # stream over filterbank
         ends = np.asarray(hop_ratio * (rows - len(mask_frames) + 1), dtype=np.float64)
         recent = x[:, -round(self._similarity.seconds * self._layout.rate) :]
-        first = fir_demixer.separate_offline(q, ends, recent)
-        return first, recent - first
+        yield 1.0
+        q = trial.masks_at_directions(spectra, directions)
+        hop = filterbank.hop
+        for number, end in enumerate(range(x.shape[1] % hop + hop, x.shape[1] + 1, hop)):
+            if number % _HOPS_PER_PART == 0:
+                yield 1.0
+            fir_demixer.append(x[:, end - hop : end])
+        first = yield from fir_demixer.offline_separation(q, ends, recent)
+        yield 1.0
+        return speaker_similarity(first, recent - first, self._layout.rate, self._similarity)
 
     def _recent_signal(self, track_id: int) -> Single:
         """Return the most recent signal (2, n) of a track without gaps."""

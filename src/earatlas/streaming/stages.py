@@ -22,11 +22,12 @@ import numpy as np
 from earatlas.geometry.angles import to_vectors
 from earatlas.localization.diagnostics import Doubt
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
+from earatlas.parts import Parts, SpreadComputation
 from earatlas.separation.separator import Separator
 from earatlas.streaming.filterbank import Filterbank
 from earatlas.streaming.hops import Hop
 from earatlas.streaming.online_masks import OnlineMasks
-from earatlas.streaming.renderer import LatencyProfile, StreamRenderer
+from earatlas.streaming.renderer import LatencyProfile, RenderEstimate, StreamRenderer, Windows
 from earatlas.streaming.speaker_split_merge import SpeakerSplitMerge, SpeakerTestSettings
 from earatlas.streaming.track_posteriors import TrackPosteriors
 from earatlas.tracking.front_end import TrackingFrontEnd
@@ -125,6 +126,7 @@ class TrackStage:
         """
         self._n_hops += 1
         self._samples.append(hop.resampled)
+        self.posteriors.advance(self.tracker)
         if self._n_hops % self._hops_per_step:
             return False
         samples, self._samples = np.concatenate(self._samples, axis=1), []
@@ -144,7 +146,7 @@ class TrackStage:
             self._reference_yaw, self._turned_at = yaw, now
         static = now - self._turned_at >= settings.static_head_seconds
         statistics = masks.model.statistics() if static else {}
-        self.posteriors.update(self.tracker, statistics, self.front_end.onsets, now, yaw)
+        self.posteriors.begin_updates(self.tracker, statistics, self.front_end.onsets, now, yaw)
         if is_decision:
             anechoic = self.front_end.reverberation.anechoic and static
             directions = masks.model.cue_directions() if anechoic else {}
@@ -215,6 +217,18 @@ class MaskStage:
         return None if ids is None else self.model.latest_masks(ids)
 
 
+@dataclass(eq=False, slots=True)
+class _FilterUpdate:
+    """An update of the filters that is in progress; its steps are in the order of the fields."""
+
+    ids: tuple[int, ...]  # tracks that are separated from each other
+    positions: TrackPositions  # of all confirmed tracks, at its begin
+    reverberant: bool
+    windows: SpreadComputation[tuple[Windows, int]] | None  # for other sound, if they are new
+    has_cues: bool = False  # the cues of the masks are updated
+    filters: SpreadComputation[RenderEstimate] | None = None
+
+
 class RenderStage:
     """Renders the signals of the tracks. Each confirmed track has a row of the renderer."""
 
@@ -226,6 +240,9 @@ class RenderStage:
         self.ids: tuple[int, ...] = ()  # tracks that are separated from each other
         self._rows: dict[int, int] = {}  # row of the renderer, by track id
         self._n_steps = 0
+        self._selected: tuple[int, ...] = ()  # tracks for which the filters are updated
+        self._is_due = False  # an update begins with the next step
+        self._update: _FilterUpdate | None = None  # in progress
 
     @property
     def mask_ids(self) -> tuple[int, ...] | None:
@@ -240,23 +257,61 @@ class RenderStage:
     def select(self, tracks: Sequence[OnlineTrack], now: float, *, reverberant: bool) -> bool:
         """Assign rows to the confirmed tracks and select those that are separated.
 
-        Return whether the filters are due for an update.
+        Return whether an update of the filters is due; `begin_update` begins it.
         """
         settings, renderer = self._settings, self.renderer
         self._n_steps += 1
         ids = {track.id for track in tracks}
-        for removed in set(self._rows) - ids:
-            renderer.clear_row(self._rows.pop(removed))
+        removed = set(self._rows) - ids
+        for track_id in removed:
+            renderer.clear_row(self._rows.pop(track_id))
         renderer.retain([track.id for track in tracks])
         for added in sorted(ids - set(self._rows)):
             self._rows[added] = min(set(range(self._max_sources)) - set(self._rows.values()))
-        changed = reverberant != renderer.reverberant
-        if changed:
-            renderer.set_reverberant(reverberant)
-        before, self.ids = self.ids, self._ranked(tracks, now, reverberant=reverberant)
-        is_new = renderer.n_updates(self.ids) < settings.new_pair_updates
-        interval = settings.update_interval_steps * (1 if is_new else 2)
-        return changed or self.ids != before or self._n_steps % interval == 0
+        if removed & set(self.ids):
+            self.ids = tuple(i for i in self.ids if i in ids)
+            renderer.keep_only(self.ids)
+        before, self._selected = self._selected, self._ranked(tracks, now, reverberant=reverberant)
+        windows = renderer.newest_windows
+        interval = settings.update_interval_steps
+        if windows.n_updates(self._selected) >= settings.new_pair_updates:
+            interval *= 2
+        changed = self._selected != before or reverberant != windows.reverberant
+        self._is_due |= changed or self._n_steps % interval == 0
+        update = self._update
+        if update is not None and (update.reverberant != reverberant or removed & set(update.ids)):
+            self._update = None
+        return self._is_due and self._update is None
+
+    def begin_update(self, positions: TrackPositions, *, reverberant: bool) -> None:
+        """Begin an update of the filters of the selected tracks, for the next hops."""
+        renderer, self._is_due = self.renderer, False
+        windows = None
+        if reverberant != renderer.newest_windows.reverberant:
+            renderer.prepare(None)
+            if reverberant != renderer.newest_windows.reverberant:
+                parts = renderer.recent_windows(reverberant=reverberant)
+                windows = SpreadComputation(parts, renderer.hop_budget)
+        self._update = _FilterUpdate(self._selected, positions, reverberant, windows)
+
+    def advance(self, masks: MaskStage) -> None:
+        """Run the parts of an update that belong to a hop, if one is in progress."""
+        update, renderer = self._update, self.renderer
+        if update is None:
+            return
+        if update.windows is not None:
+            if update.windows.advance():
+                renderer.prepare(*update.windows.result)
+                update.windows = None
+        elif not update.has_cues:
+            masks.model.update(update.positions.directions, update.positions.forgetting)
+            update.has_cues = True
+        elif update.filters is None:
+            parts = self._begin_filters(masks, update)
+            update.filters = SpreadComputation(parts, renderer.hop_budget)
+        elif update.filters.advance():
+            renderer.apply(update.filters.result)
+            self.ids, self._update = update.ids, None
 
     def _ranked(
         self, tracks: Sequence[OnlineTrack], now: float, *, reverberant: bool
@@ -270,7 +325,7 @@ class RenderStage:
 
         def order(track: OnlineTrack) -> tuple[float, float, int]:
             age = now - track.last_hit_at
-            bonus = settings.rendered_bonus if track.id in self.ids else 1.0
+            bonus = settings.rendered_bonus if track.id in self._selected else 1.0
             gain = bonus * track.gain * np.exp(-age / settings.gain_decay_seconds)
             return -max(gain, 0.0), age, track.id
 
@@ -280,7 +335,7 @@ class RenderStage:
             active = now - track.last_hit_at < settings.active_seconds
             # In a reverberant room a third track may be a reflection, which would take sound from
             # the other two, and end their demixing: it needs more hits and a larger gain.
-            bonus = settings.rendered_bonus if track.id in self.ids else 1.0
+            bonus = settings.rendered_bonus if track.id in self._selected else 1.0
             is_clear = not reverberant or (
                 track.hits >= settings.reverberant_min_hits
                 and bonus * track.gain_ratio >= settings.reverberant_gain_ratio
@@ -289,17 +344,18 @@ class RenderStage:
                 chosen.append(track)
         return tuple(sorted(track.id for track in chosen))
 
-    def update(self, masks: MaskStage, positions: TrackPositions) -> None:
-        """Update the filters of the selected tracks."""
-        renderer, ids = self.renderer, self.ids
-        forgetting = max((positions.forgetting[i] for i in ids), default=0.0)
+    def _begin_filters(self, masks: MaskStage, update: _FilterUpdate) -> Parts[RenderEstimate]:
+        """Return the parts of an update of the filters."""
+        renderer, ids = self.renderer, update.ids
+        windows = renderer.newest_windows
+        forgetting = max((update.positions.forgetting[i] for i in ids), default=0.0)
         recent_masks = expected = None
-        if renderer.needs_masks(ids) and masks.frames:
+        if windows.needs_masks(ids) and masks.frames:
             n_moving = round(self._settings.moving_seconds / renderer.filterbank.hop_seconds)
             frames = masks.frames[-n_moving:] if forgetting else masks.frames
-            recent_masks = masks.model.masks_of(renderer.select_kept(frames), ids)
+            recent_masks = masks.model.masks_of(windows.select_kept(frames), ids)
             # Reflections change the interaural ratio from what is expected for the direction.
-            if len(ids) == 2 and not renderer.reverberant:
+            if len(ids) == 2 and not windows.reverberant:
                 expected = masks.model.expected_cues(ids)
         rows = {i: self._rows[i] for i in ids}
-        renderer.update(rows, recent_masks, forgetting, expected)
+        return renderer.begin_update(rows, recent_masks, forgetting, expected)

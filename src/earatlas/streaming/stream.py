@@ -290,8 +290,10 @@ class Live:
             step_ended = tracking.push(hop, rendering.renderer.diffuse_ratio)
             masks = masking.push(hop, rendering.mask_ids)
             signals = rendering.push(hop, masks)
+            tracking.speaker_test.advance()
             tracking.speaker_test.append(hop.resampled, signals)
             self._output.append(signals)
+            rendering.advance(masking)
             if step_ended:
                 self._update()
         time, now = self._input.n_samples / self.rate, tracking.now
@@ -299,7 +301,7 @@ class Live:
         return self._output.report(until, time, now, tracking.front_end, doubts)
 
     def _update(self) -> None:
-        """Update tracks, masks and filters after a step of the tracker, for the next hops."""
+        """Update the tracks after a step of the tracker, and begin an update of the filters."""
         tracking, masking, rendering = self._tracking, self._masking, self._rendering
         tracking.correct(masking, rendering.ids)
         tracks, reverberant = (
@@ -308,6 +310,4 @@ class Live:
         )
         self._output.register(tracks)
         if rendering.select(tracks, tracking.now, reverberant=reverberant):
-            positions = tracking.positions()
-            masking.model.update(positions.directions, positions.forgetting)
-            rendering.update(masking, positions)
+            rendering.begin_update(tracking.positions(), reverberant=reverberant)

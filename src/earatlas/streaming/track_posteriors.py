@@ -29,11 +29,14 @@ from earatlas.localization.diagnostics import HeadFit
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
+from earatlas.parts import Parts, SpreadComputation
 from earatlas.tracking.online import OnlineTracker
 from earatlas.tracking.online_track import OnlineTrack
 from earatlas.tracking.track_posterior import TrackPosterior
 
 __all__ = ["TrackPosteriorSettings", "TrackPosteriors"]
+
+_PARTS_PER_HOP = 1.0  # a part takes up to 20 ms for 2700 directions
 
 
 # Evidence: docs/figures/settings/streaming.md, "track_posteriors".
@@ -68,14 +71,20 @@ class TrackPosteriors:
         self._head, self._localizer = head, localizer
         self._settings = TrackPosteriorSettings()
         self._other_head = False  # the tracks that determine a mismatch are those of another head
+        self._pending: dict[int, SpreadComputation[TrackPosterior]] = {}  # by track id
+        if head.mismatch is not None:
+            head.mismatch.heads.prepare()
 
     def use_head(self, head: LearnedHead) -> None:
         """Continue with another learned head."""
         self._head, self._other_head = head, False
+        self._pending = {}
+        if head.mismatch is not None:
+            head.mismatch.heads.prepare()
         if head.reverberant_localizer is not None:
             self._localizer = head.reverberant_localizer
 
-    def update(
+    def begin_updates(
         self,
         tracker: OnlineTracker,
         statistics: Mapping[int, CueStatistics],
@@ -83,24 +92,39 @@ class TrackPosteriors:
         now: float,
         yaw: float,
     ) -> None:
-        """Update the posteriors that are due.
+        """Begin the updates that are due, for the next hops.
 
         `statistics` (D,) are those of the cues, by track id; `onsets` those of the whole stream,
         `yaw` the yaw of the head in degrees.
         """
         confirmed = tracker.confirmed
+        static = {track.id for track in confirmed if not track.moving}
+        self._pending = {i: one for i, one in self._pending.items() if i in static}
         for track in confirmed:
             if track.moving:
                 track.posterior = None
-            elif track.posterior is None or self._is_due(tracker, track):
+            elif track.id not in self._pending and (
+                track.posterior is None or self._is_due(tracker, track)
+            ):
                 likelihood = (
                     tracker.direction_log_likelihood(track, now) if track.misses == 0 else None
                 )
                 if likelihood is not None:
                     cues = statistics.get(track.id)
-                    fit = self._fit(likelihood, cues, onsets, len(confirmed), yaw)
-                    track.posterior = _points(fit, yaw)
+                    parts = self._points(likelihood, cues, onsets, len(confirmed), yaw)
+                    self._pending[track.id] = SpreadComputation(parts, _PARTS_PER_HOP)
         self._other_head = self._is_other_head(confirmed)
+
+    def advance(self, tracker: OnlineTracker) -> None:
+        """Run the parts of a hop of the first update that is in progress."""
+        if not self._pending:
+            return
+        track_id, update = next(iter(self._pending.items()))
+        if update.advance():
+            del self._pending[track_id]
+            for track in tracker.confirmed:
+                if track.id == track_id:
+                    track.posterior = update.result
 
     def _is_other_head(self, tracks: Sequence[OnlineTrack]) -> bool:
         """Return whether the tracks deviate from the learned head; as before if none is known."""
@@ -117,6 +141,27 @@ class TrackPosteriors:
     def _is_due(self, tracker: OnlineTracker, track: OnlineTrack) -> bool:
         return (tracker.n_steps + track.id) % self._settings.interval_steps == 0
 
+    def _points(
+        self,
+        likelihood: DirectionLogLikelihood,
+        cues: CueStatistics | None,
+        onsets: OnsetBins | None,
+        n_tracks: int,
+        yaw: float,
+    ) -> Parts[TrackPosterior]:
+        """Return the posterior of a track as points relative to the room, in parts."""
+        fit = yield from self._fit(likelihood, cues, onsets, n_tracks, yaw)
+        yield 1.0
+        posterior = fit.posterior.rotated(yaw) if yaw else fit.posterior
+        points = posterior.points
+        return TrackPosterior(
+            to_vectors(points),
+            posterior.log_density(points),
+            fit.residual_ratio,
+            fit.nats_per_onset,
+            fit.mismatch,
+        )
+
     def _fit(
         self,
         likelihood: DirectionLogLikelihood,
@@ -124,9 +169,10 @@ class TrackPosteriors:
         onsets: OnsetBins | None,
         n_tracks: int,
         yaw: float,
-    ) -> _Fit:
+    ) -> Parts[_Fit]:
         """Return the posterior relative to the head, with the prior of front before rear."""
-        space, localizer = self._head.space, self._localizer
+        yield 1.0
+        space, localizer, other_head = self._head.space, self._localizer, self._other_head
         likelihood = replace(likelihood, directions=space.rotated(likelihood.directions, -yaw))
         if n_tracks > 1:
             posterior = detected_source_posterior(localizer, likelihood)
@@ -134,8 +180,8 @@ class TrackPosteriors:
             posterior = localizer.score_calibration.posterior(space, likelihood)
         fit = _Fit(posterior, nats_per_onset=float(likelihood.features[0]))
         if cues is not None and float(np.mean(cues.counts)) >= self._settings.min_cue_frames:
-            fit = self._with_cues(fit, likelihood, cues, onsets, n_tracks)
-        elif self._other_head:  # the onsets alone are those of a head that was not learned
+            fit = yield from self._with_cues(fit, likelihood, cues, onsets, n_tracks)
+        elif other_head:  # the onsets alone are those of a head that was not learned
             fit = replace(fit, posterior=widen_posterior(fit.posterior))
         room = onsets is not None and onsets.reverberation.certainly_reverberant
         mismatch = self._head.mismatch
@@ -153,8 +199,9 @@ class TrackPosteriors:
         cues: CueStatistics,
         onsets: OnsetBins | None,
         n_tracks: int,
-    ) -> _Fit:
+    ) -> Parts[_Fit]:
         """Return the fit of the anechoic model, of the onsets, or of another head."""
+        yield 1.0
         head, localizer, mismatch = self._head, self._localizer, self._head.mismatch
         batch = head.calibration.calibrated_posteriors(head.model, CueStatistics.stack([cues]))
         ratio = float(batch.residual_ratios[0])
@@ -182,7 +229,8 @@ class TrackPosteriors:
         )
         if not determined and not self._is_unsettled(onsets):
             return own
-        found = mismatch.heads.most_probable(batch.effective)
+        found = yield from mismatch.heads.estimation(batch.effective)
+        yield 1.0
         magnitude, (at_magnitude,) = found.magnitude, found.cue_posteriors
         if magnitude <= mismatch.settings.magnitudes[0]:
             return replace(own, mismatch=magnitude) if determined else own
@@ -221,16 +269,3 @@ class TrackPosteriors:
             onsets.reverberation,
             mismatch=best.mismatch,
         )
-
-
-def _points(fit: _Fit, yaw: float) -> TrackPosterior:
-    """Return the posterior as points relative to the room."""
-    posterior = fit.posterior.rotated(yaw) if yaw else fit.posterior
-    points = posterior.points
-    return TrackPosterior(
-        to_vectors(points),
-        posterior.log_density(points),
-        fit.residual_ratio,
-        fit.nats_per_onset,
-        fit.mismatch,
-    )

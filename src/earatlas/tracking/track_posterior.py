@@ -49,11 +49,19 @@ class TrackPosterior:
         """Return the peaks, that of a unit vector (3,) first; empty if 90 % are close to it."""
         if self.radius_90(vector) <= ALTERNATIVE_SETTINGS.min_radius_degrees:
             return ()
-        return point_alternatives(self._few, self._peaks, vector)
+        key = vector.tobytes()
+        if key not in self._alternatives:
+            self._alternatives[key] = point_alternatives(self._few, self._peaks, vector)
+        return self._alternatives[key]
 
     @cached_property
     def _radii(self) -> dict[bytes, float]:
         """The radius around each vector so far; a report needs it several times per source."""
+        return {}
+
+    @cached_property
+    def _alternatives(self) -> dict[bytes, tuple[Alternative, ...]]:
+        """The alternatives of each vector so far; a block is reported more often than it moves."""
         return {}
 
     @property

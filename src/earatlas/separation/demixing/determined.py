@@ -2,7 +2,7 @@
 
 Input: spectra of both ears, as second moments, and soft masks of two sources. Output: the steering
 vectors of the sources at every frequency, in one order. The same equations serve recordings
-(`earatlas.separation.demixing.rendering`) and streams (`earatlas.streaming.online_demixing`); a
+(`earatlas.separation.demixing.rendering`) and streams (`earatlas.streaming.online_steering`); a
 stream adds the covariances of older frames (`past`).
 
     x_ft = Σ_m a_mf y_mft         y = A⁻¹ x, image of source m = a_m y_m
@@ -44,11 +44,13 @@ import numpy as np
 
 from earatlas.features.stft import squared_magnitude
 from earatlas.numerics import moving_mean
+from earatlas.parts import Parts, complete
 from earatlas.separation.demixing.permutation_alignment import (
     FINE_PERMUTATION,
     ExpectedCues,
     PermutationSettings,
     align_permutation,
+    alignment_cost,
 )
 from earatlas.types import Array, Complex, Mask, Spectra
 
@@ -62,8 +64,10 @@ __all__ = [
     "iterative_projection",
     "joint_diagonalizer",
     "normalize_levels",
+    "pair_estimation",
     "principal_eigenvector",
     "principal_steering_vectors",
+    "projections",
     "regularize_collinear",
     "smooth_powers",
     "steering_vectors_from_covariances",
@@ -120,6 +124,12 @@ class SecondMoments:
                 [squared_magnitude(left), squared_magnitude(right), cross.real, cross.imag], axis=1
             )
         )
+
+    @property
+    def n_bins(self) -> int:
+        """Number of bins F T: the cost of a computation with all of them."""
+        F, _, T = self.values.shape
+        return int(F * T)
 
     @cached_property
     def power(self) -> Array:
@@ -216,12 +226,32 @@ def estimate_pair(
     permuted : boolean array of shape (F,)
         Frequencies at which the masks have the opposite order.
     """
+    return complete(
+        pair_estimation(
+            moments, q, frequencies_hz, settings, initial=initial, expected=expected, prior=prior
+        )
+    )
+
+
+def pair_estimation(
+    moments: SecondMoments,
+    q: Array,
+    frequencies_hz: Array,
+    settings: DemixingSettings,
+    *,
+    initial: Complex | None = None,
+    expected: ExpectedCues | None = None,
+    prior: Complex | float = 0.0,
+) -> Parts[tuple[Complex, Mask]]:
+    """Run `estimate_pair` in parts, whose costs are numbers of bins."""
     n_masked = len(frequencies_hz)
+    yield moments.n_bins
     A = principal_steering_vectors(moments.covariances(q**2)) if initial is None else initial
     A = regularize_collinear(A)
-    A = iterative_projection(moments, A, settings.first_smoothing, n_masked, prior)
+    A = yield from projections(moments, A, settings.first_smoothing, n_masked, prior)
     permuted = np.zeros(len(A), dtype=bool)
     for _ in range(settings.alignments):
+        yield moments.n_bins + alignment_cost(frequencies_hz, settings.permutation)
         masked, powers = slice(None, n_masked), moments.powers(A)
         agreement = 0.0 if expected is None else expected.agreement(A[masked])
         swap = np.zeros(len(A), dtype=bool)
@@ -234,7 +264,7 @@ def estimate_pair(
         )
         permuted ^= swap
         A = np.where(swap[:, None, None], A[..., ::-1], A)
-        A = iterative_projection(moments, A, settings.second_smoothing, n_masked, prior)
+        A = yield from projections(moments, A, settings.second_smoothing, n_masked, prior)
     return A, permuted
 
 
@@ -250,7 +280,19 @@ def iterative_projection(
     `past` (2, F, 2, 2) are weighted covariances of older frames. For `n_masked` see
     `smooth_powers`.
     """
+    return complete(projections(moments, A, sizes, n_masked, past))
+
+
+def projections(
+    moments: SecondMoments,
+    A: Complex,
+    sizes: _Sizes,
+    n_masked: int | None = None,
+    past: Complex | float = 0.0,
+) -> Parts[Complex]:
+    """Run `iterative_projection` with one iteration per part."""
     for size in sizes:
+        yield moments.n_bins
         v = smooth_powers(moments.powers(A), size, moments.floor, n_masked)
         V = (moments.covariances(1 / v) + past) / v.shape[-1]
         A = regularize_collinear(steering_vectors_from_covariances(V))

@@ -43,7 +43,15 @@ import numpy as np
 from earatlas.features.stft import squared_magnitude
 from earatlas.types import Array, Complex, Indices, Mask
 
-__all__ = ["FINE_PERMUTATION", "ExpectedCues", "PermutationSettings", "align_permutation"]
+__all__ = [
+    "FINE_PERMUTATION",
+    "ExpectedCues",
+    "PermutationSettings",
+    "align_permutation",
+    "alignment_cost",
+]
+
+_COST_PER_PAIR = 3  # bins of an iteration of demixing that take as long as a pair of bands
 
 
 # Evidence: docs/figures/settings/separation.md, "demixing.permutation_alignment".
@@ -153,9 +161,9 @@ def align_permutation(
     """
     settings = settings or PermutationSettings()
     pitch = np.log2(1 + frequencies_hz / settings.pitch_knee_hz)
-    band_width = np.log2(1 + settings.band_hz / settings.pitch_knee_hz)
-    band = np.floor(pitch / band_width).astype(np.intp)
-    _, first, band = np.unique(band, return_index=True, return_inverse=True)
+    _, first, band = np.unique(
+        _bands(frequencies_hz, settings), return_index=True, return_inverse=True
+    )
     counts = np.diff(np.append(first, len(frequencies_hz)))
     d, mask = (
         np.add.reduceat(values, first, axis=0) / counts[:, None]
@@ -172,6 +180,20 @@ def align_permutation(
     signs = _best_signs(coupling * (d @ d.T), unary)
     swap: Mask = signs[band] < 0
     return swap
+
+
+def alignment_cost(frequencies_hz: Array, settings: PermutationSettings) -> float:
+    """Return the cost of `align_permutation`, which depends on the number of bands, in bins."""
+    n_bands = len(np.unique(_bands(frequencies_hz, settings)))
+    return float(_COST_PER_PAIR * n_bands**2)
+
+
+def _bands(frequencies_hz: Array, settings: PermutationSettings) -> Indices:
+    """Return the number of the band (F,) of each frequency."""
+    pitch = np.log2(1 + frequencies_hz / settings.pitch_knee_hz)
+    band_width = np.log2(1 + settings.band_hz / settings.pitch_knee_hz)
+    bands: Indices = np.floor(pitch / band_width).astype(np.intp)
+    return bands
 
 
 def _exponential_coupling(pitch: Array, reach: float) -> Array:
