@@ -112,7 +112,7 @@ def test_selected_charts_are_those_with_a_noticeable_probability(
     model = small_population(rng).model()
     near, frames = rng.integers(K, size=7), 30.0  # so many frames that few charts explain them
     y = model.b[near] + 0.1 * rng.normal(size=(7, D))
-    sounds = CueStatistics(*np.broadcast_to(frames, (1, 7, D)), frames * y, frames * y**2)
+    sounds = CueStatistics(np.full((7, D), frames), frames * y, frames * y**2)
     every, some = (model.posteriors(sounds, all_charts=own) for own in (True, False))
     kept = np.isfinite(some.logs)
     assert kept.any(axis=0).all()
