@@ -32,7 +32,7 @@ LEARNED = (  # the number of reflections, and thereby the time, grows with the c
 )
 OTHER = {
     "anechoic": None,
-    "T60 0.3 s": ea.Room(t60_seconds=0.3),
+    "T60 0.3 s": ea.Room((6.0, 5.0, 3.3), 0.3, (2.4, 2.7, 1.7)),
     "T60 0.6 s": ea.Room((8.0, 6.5, 3.2), 0.6, (3.3, 3.1, 1.6)),
 }
 
