@@ -12,7 +12,7 @@ unexplained.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -74,18 +74,25 @@ def find_moving_trajectories(
 ) -> list[EstimatedTrajectory]:
     """Return the trajectories of all sources if one of them moves, and none otherwise.
 
-    `directions` (M, C) are those of the sources if all are static.
+    `directions` (M, C) are those of the sources if all are static. In a short recording only a
+    single moving source is searched, where several static ones would be needed.
     """
     settings = options.settings
-    if options.seconds < settings.min_seconds or not len(onsets):
+    short = options.seconds < settings.min_seconds
+    if options.seconds < settings.min_lone_seconds or not len(onsets):
         return []
+    if short:
+        if options.n_sources is not None or len(directions) < 2:
+            return []
+        options = replace(options, n_sources=1)
     search = _TrajectorySearch.from_onsets(sound, onsets, directions, options)
     mixture, static_fit = search.mixture, search.static_fit
     unexplained = mixture.residual_motion_gain(static_fit) >= settings.min_residual_gain
-    if not (unexplained or mixture.has_fragments(static_fit)):
+    if not unexplained and (short or not mixture.has_fragments(static_fit)):
         return []
     fit = search.fit(options)
-    if mixture.score(fit) - mixture.score(static_fit) < settings.min_trajectory_gain:
+    min_gain = settings.min_lone_gain if short else settings.min_trajectory_gain
+    if mixture.score(fit) - mixture.score(static_fit) < min_gain:
         return []
     fit, moves = select_fit(mixture, fit)
     return search.fine_trajectories(fit, moves) if moves.any() else []

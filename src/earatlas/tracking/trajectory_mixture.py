@@ -51,11 +51,13 @@ class TrajectorySettings:
     min_motion_gain: float = 0.03  # gain of motion over rest, if the lateral angle changes
 
     # Decision whether the sources of a recording move
-    min_seconds: float = 4.5  # shorter recordings are taken as static
+    min_seconds: float = 4.5  # in shorter recordings only a single moving source is searched
+    min_lone_seconds: float = 2.0  # shorter recordings are taken as static
     min_residual_gain: float = 0.07  # residual motion gain that starts the search
     fragment_spread: float = 0.6  # standard deviation of its times, over that of all onsets, below
     # which a static source may be a part of a trajectory; two of them start the search, too
     min_trajectory_gain: float = 0.1  # gain of trajectories over static sources
+    min_lone_gain: float = 0.4  # the same, of a single moving source in a short recording
     static_tolerance: float = 0.02  # loss that is accepted for fewer moving sources
 
     # Trajectories on the fine grid
