@@ -38,6 +38,7 @@ from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.neighbours import nearest_neighbours
 from earatlas.geometry.spaces import Circle, Space, Sphere
 from earatlas.hrtf.interaural_templates import InterauralTemplates, LocalLinearInterpolation
+from earatlas.numerics import distinct, quantile
 from earatlas.types import Array, Complex, Indices, Mask, Single
 
 __all__ = [
@@ -194,7 +195,7 @@ class DirectSoundModel:
         spacing, v = self.settings.coarse_degrees, to_vectors(self.grid)
         widest, centres = np.radians(spacing), to_vectors(Sphere().grid(spacing))
         chord, near = nearest_neighbours(v, centres, max_chord=widest)
-        coarse = np.unique(near[chord < widest])
+        coarse = distinct(near[chord < widest])
         return coarse, nearest_neighbours(v[coarse], v)[1][:, 0]
 
     @cached_property
@@ -433,7 +434,7 @@ class DirectSoundModel:
 def _features(bins: OnsetBins, at_fine: Array) -> Array:
     """Return φ (3,) of one sound with these bins; see `DirectSoundModel.log_likelihood`."""
     nats_per_bin = float(at_fine.max()) / max(float(bin_weights(bins.f).sum()), 1e-9)
-    snr_db = min(float(np.median(bins.snr_db)), 60.0)
+    snr_db = min(quantile(bins.snr_db, 0.5), 60.0)
     return np.array([nats_per_bin, snr_db, np.log2(max(len(bins), 1))])
 
 
