@@ -216,7 +216,11 @@ class DirectSoundModel:
         return stokes(z).transpose(1, 2, 0)
 
     def points(self, rows: Indices) -> Single:
-        """Return s_x (F, 3, rows) at some grid points."""
+        """Return s_x (F, 3, rows) at some grid points; those of all coarse cells are kept."""
+        return self.coarse_points if rows is self.cells[0] else self._points_at(rows)
+
+    def _points_at(self, rows: Indices) -> Single:
+        """Return s_x (F, 3, rows) at some grid points, which are interpolated once."""
         points, filled = self._points
         missing = rows[~filled[rows]]
         if len(missing):
@@ -230,7 +234,7 @@ class DirectSoundModel:
     @cached_property
     def coarse_points(self) -> Single:
         """s_x (F, 3, C) at the centres of the coarse cells."""
-        return self.points(self.cells[0])
+        return self._points_at(self.cells[0])
 
     def without_directions(self, rows: Indices) -> tuple[LeaveOneOutTemplates, Array]:
         """Return the grid without some measured directions, and s_x (F, 3, rows) at these.
@@ -312,8 +316,7 @@ class DirectSoundModel:
         """
 
         def evaluate(rows: Indices, fine: bool) -> Array:
-            points = self.points(rows) if fine else self.coarse_points
-            L = self.log_likelihood_at(bins, points)
+            L = self.log_likelihood_at(bins, self.points(rows))
             if leave_one_out is not None:
                 hit, replaced = leave_one_out.of(rows)
                 L[hit] = self.log_likelihood_at(bins, replaced)
