@@ -1,4 +1,4 @@
-"""Numerical functions without SciPy: log domain, convolution, moving means, assignment.
+"""Numerical functions without SciPy: log domain, convolution, moving means, quantiles, assignment.
 
 SciPy has these functions, too, but importing its packages takes longer than a short recording needs
 to be localized (benchmarks/speed.py).
@@ -15,12 +15,14 @@ from earatlas.types import Array, Indices
 
 __all__ = [
     "convolve",
+    "distinct",
     "fast_fft_length",
     "half_solve",
     "linear_assignment",
     "logistic",
     "logsumexp",
     "moving_mean",
+    "quantile",
 ]
 
 _Real = TypeVar("_Real", np.float32, np.float64)
@@ -150,6 +152,30 @@ def moving_mean(
         length *= 2
     total /= size
     return np.moveaxis(total, 0, axis)
+
+
+def quantile(values: ArrayLike, level: float) -> float:
+    """Return a quantile of values, interpolated linearly as by `numpy.quantile`.
+
+    NumPy's imports its masked arrays, which takes as long as localizing a second of sound.
+
+    >>> quantile([4.0, 1.0, 2.0], 0.75)
+    3.0
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64), axis=None)
+    rank = level * (len(ordered) - 1)
+    lower = int(rank)
+    upper = min(lower + 1, len(ordered) - 1)
+    return float(ordered[lower] + (rank - lower) * (ordered[upper] - ordered[lower]))
+
+
+def distinct(indices: Indices) -> Indices:
+    """Return the distinct values of indices (…), ascending; see `quantile` about `numpy.unique`.
+
+    >>> distinct(np.array([3, 0, 3])).tolist()
+    [0, 3]
+    """
+    return np.flatnonzero(np.bincount(indices.ravel()))
 
 
 def linear_assignment(cost: Array) -> tuple[Indices, Indices]:

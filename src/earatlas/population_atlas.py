@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,20 +29,18 @@ from earatlas.features.recording import MemoryRecording
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.hrtf.head import Head
-from earatlas.hrtf.loading import open_head
 from earatlas.localization.head_mismatch import HeadMismatch
-from earatlas.population.adaptation_report import Adaptation, adapt_to_recordings
-from earatlas.population.comparison import AtlasFit, compare_learned_heads
-from earatlas.population.direct_sound import listener_localizer
-from earatlas.population.learning import (
-    LearnedPopulation,
-    PopulationSettings,
-    learn_population_model,
-)
+from earatlas.population.learned_population import LearnedPopulation
+from earatlas.population.listener_templates import listener_localizer
 from earatlas.population.population import Listener
 from earatlas.population.storage import from_population_contents, to_population_contents
 from earatlas.threads import single_threaded_blas
 from earatlas.types import Array, field_values
+
+if TYPE_CHECKING:  # needed for learning, adaptation and comparison only
+    from earatlas.population.adaptation_report import Adaptation
+    from earatlas.population.comparison import AtlasFit
+    from earatlas.population.learning import PopulationSettings
 
 __all__ = [
     "SEGMENT_SECONDS",
@@ -154,6 +152,8 @@ class PopulationAtlas(Atlas, LearnedPopulation):
         EaratlasWarning
             For each recording that is left out.
         """
+        from earatlas.population.adaptation_report import adapt_to_recordings
+
         given = _check_labels(labels, _check_recordings(recordings))
         sounds: list[CueStatistics] = []
         directions: list[Array | None] = []
@@ -274,6 +274,9 @@ def learn_population(
         ...
     earatlas.errors.InputError: head must be an existing file, got 'head.sofa'. Check the name.
     """
+    from earatlas.hrtf.loading import open_head
+    from earatlas.population.learning import learn_population_model
+
     opened = [open_head(head) if isinstance(head, str | Path) else head for head in heads]
     with single_threaded_blas():
         learned = learn_population_model(
@@ -310,6 +313,8 @@ def compare_heads(recording: Audio | str | Path, atlases: Sequence[Atlas]) -> li
     >>> [fit.index for fit in fits]
     [1, 0]
     """
+    from earatlas.population.comparison import compare_learned_heads
+
     for atlas in atlases[1:]:
         if atlas.layout != atlases[0].layout:
             names = [str(one.about.get("head", "?")) for one in (atlases[0], atlas)]

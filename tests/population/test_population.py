@@ -22,7 +22,8 @@ from earatlas.population.adaptation_report import (
 )
 from earatlas.population.chart_regression import ChartRegression, SharedCharts
 from earatlas.population.deviation_information import DeviationInformation, cue_information
-from earatlas.population.learning import LearnedPopulation, learn_population_model
+from earatlas.population.learned_population import LearnedPopulation
+from earatlas.population.learning import learn_population_model
 from earatlas.population.listener_templates import gaussian_factors
 from earatlas.population.membership import HeadProblem, Membership
 from earatlas.population.population import Listener, Population, fit_population

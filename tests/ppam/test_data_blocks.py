@@ -26,7 +26,7 @@ def smooth_em(space: Space, n: int = 700) -> EM:
 def test_blocks_are_a_partition(space: Space) -> None:
     """Every direction is in one block, and blocks are smaller than the space."""
     data = smooth_em(space).data
-    x, blocks = data.x, data.spatial_blocks()
+    x, blocks = data.x, data.spatial_blocks
     assert np.array_equal(np.sort(np.concatenate(blocks)), np.arange(len(x)))
     assert len(blocks) > 3
     whole, widest = (
@@ -43,8 +43,7 @@ def test_irrelevant_charts_do_not_change_result(space: Space) -> None:
     model = em.initialize(90, np.random.default_rng(1))
     statistics, spread = em.e_step(model), em.estimate_spread(model, 3.0).spread
     support = ChartSupport.of(model, em.settings.blocks)
-    blocks = em.data.spatial_blocks()
-    counts = [len(support.relevant_components(em.x[rows])) for rows in blocks]
+    counts = [len(support.relevant_components(block)) for block in em.data.blocks(columns=1)]
     assert np.mean(counts) < 0.8 * len(model.weights)
     one_block = BlockSettings(negligible_nats=np.inf, max_blocks=1)
     dense = replace(em, settings=replace(em.settings, blocks=one_block))

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earatlas.features.interaural_monitor import InterauralStatistics
+from earatlas.numerics import distinct, quantile
 from earatlas.types import Array, Complex, Mask, Single
 
 __all__ = [
@@ -139,14 +140,14 @@ class HeadRatios:
         takes 0.2 s for 2700 directions, so that it is computed only if a recording needs it.
         """
         N, used = len(self.level_db), np.ones(len(self.frequencies_hz), dtype=np.bool_)
+        if N == 1:
+            return math.inf
         residuals = []
-        for row in np.unique(np.linspace(0, N - 1, self.settings.left_out).astype(np.intp)):
+        for row in distinct(np.linspace(0, N - 1, self.settings.left_out).astype(np.intp)):
             level_db, phasors = self.level_db[row].astype(float), self.phasors[row].astype(complex)
-            others = np.arange(N) != row
-            rest = replace(self, level_db=self.level_db[others], phasors=self.phasors[others])
             bands = _Bands(used, level_db, phasors)
-            residuals.append(_residual_db(bands, rest, used, self.settings) if N > 1 else math.inf)
-        between = self.settings.between_factor * float(np.median(residuals))
+            residuals.append(_residual_db(bands, self, used, self.settings, without=int(row)))
+        between = self.settings.between_factor * quantile(residuals, 0.5)
         return max(self.settings.consistent_db, between)
 
 
@@ -209,12 +210,23 @@ def _phase_errors(phasors: Complex, references: NDArray[np.complex64]) -> Array:
 
 
 def _residual_db(
-    bands: _Bands, head: HeadRatios, used: Mask, settings: DistortionSettings
+    bands: _Bands,
+    head: HeadRatios,
+    used: Mask,
+    settings: DistortionSettings,
+    *,
+    without: int | None = None,
 ) -> float:
-    """Return the residual of the best direction, between measured ones if that fits better."""
+    """Return the residual of the best direction, between measured ones if that fits better.
+
+    The direction `without` is left out.
+    """
     errors = _phase_errors(bands.phasors[used], head.phasors[:, used])
     errors = errors + _level_errors(bands, head, used)
-    best, *others = np.argsort(errors)[: settings.interpolated_directions + 1]
+    ranked = np.argsort(errors)
+    if without is not None:
+        ranked = ranked[ranked != without]
+    best, *others = ranked[: settings.interpolated_directions + 1]
     # Levels and phases of the other directions and of the recording, relative to the best one.
     levels, phasors = head.level_db[best, used], head.phasors[best, used]
     slopes = np.concatenate(

@@ -39,6 +39,7 @@ from earatlas.features.reverberation import (
 )
 from earatlas.features.statistics import NOISE_FLOOR, LevelTable
 from earatlas.features.stft import FrameStream, frame_groups, squared_magnitude
+from earatlas.numerics import quantile
 from earatlas.types import Array, Complex, Indices, Mask
 
 __all__ = ["OnsetBins", "OnsetDetector", "OnsetDetectorSettings", "OnsetStatementSettings"]
@@ -170,7 +171,7 @@ class OnsetBins:
     def median_snr_db(self) -> float:
         """Median SNR of the strongest onsets in dB; NaN if there are none."""
         strongest = self.strongest(_STATEMENTS.snr_bins)
-        return float(np.median(strongest.snr_db)) if len(self) else math.nan
+        return quantile(strongest.snr_db, 0.5) if len(self) else math.nan
 
     @property
     def is_clean(self) -> bool:

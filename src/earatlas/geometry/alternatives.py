@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from earatlas.geometry.angles import cosines_to_degrees, to_directions
+from earatlas.numerics import distinct, quantile
 from earatlas.types import Array, Indices
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def find_alternatives(
     distances = posterior.space.distance(points[:, None], points[None])
     peak = _quick_shift(distances, density, settings)
     holds_best = peak[int(posterior.space.distance(points, posterior.best).argmin())]
-    probabilities = {int(root): float(np.mean(peak == root)) for root in np.unique(peak)}
+    probabilities = {int(root): float(np.mean(peak == root)) for root in distinct(peak)}
 
     def rank(root: int) -> tuple[bool, float]:
         return not (best_first and root == holds_best), -probabilities[root]
@@ -157,7 +158,7 @@ def find_alternatives(
         direction = posterior.best
         if root != holds_best:
             direction = _maximum_near(posterior, points[root], settings)
-        radius = float(np.quantile(posterior.space.distance(points[peak == root], direction), 0.9))
+        radius = quantile(posterior.space.distance(points[peak == root], direction), 0.9)
         alternatives.append(Alternative(direction, probabilities[root], radius))
     return tuple(alternatives)
 

@@ -36,11 +36,14 @@ def wrap_degrees(angle: ArrayLike) -> Array:
 
 def to_vectors(directions: ArrayLike) -> Array:
     """Convert directions (..., 2) in degrees to unit vectors (..., 3): x front, y left, z up."""
-    azimuth, elevation = np.moveaxis(np.radians(np.asarray(directions, dtype=np.float64)), -1, 0)
+    angles = np.radians(np.asarray(directions, dtype=np.float64))
+    azimuth, elevation = angles[..., 0], angles[..., 1]
     horizontal = np.cos(elevation)
-    return np.stack(
-        [horizontal * np.cos(azimuth), horizontal * np.sin(azimuth), np.sin(elevation)], axis=-1
-    )
+    vectors = np.empty((*azimuth.shape, 3))  # np.stack takes twice as long for few directions
+    vectors[..., 0] = horizontal * np.cos(azimuth)
+    vectors[..., 1] = horizontal * np.sin(azimuth)
+    vectors[..., 2] = np.sin(elevation)
+    return vectors
 
 
 def to_directions(vectors: ArrayLike) -> Array:

@@ -35,6 +35,7 @@ from earatlas.geometry.credible_region import (
 from earatlas.geometry.posterior_summary import PosteriorSummary
 from earatlas.geometry.spaces import Space
 from earatlas.notebooks import HtmlView
+from earatlas.numerics import quantile
 from earatlas.types import Array, Indices
 
 __all__ = ["DirectionPosterior"]
@@ -137,7 +138,7 @@ class DirectionPosterior(HtmlView):
         the space are no directions.
         """
         _, points = self._quasi_random_points
-        radius = float(np.quantile(self.space.distance(self.best, points), 0.9))
+        radius = quantile(self.space.distance(self.best, points), 0.9)
         if not self.space.holds_directions or radius < ALTERNATIVE_SETTINGS.min_radius_degrees:
             return (Alternative(self.best, 1.0, self.space.unit_scale * radius),)
         # The direction of a posterior that was summarized in a batch is `best`.
@@ -249,7 +250,7 @@ class DirectionPosterior(HtmlView):
             return self._sizes[level][1]
         p, points = self._quasi_random_points
         density = np.exp(p.log_density(points))
-        inside = density >= np.quantile(density, 1 - level)
+        inside = density >= quantile(density, 1 - level)
         area = float(np.mean(np.where(inside, 1 / density, 0.0)))
         area *= self.space.unit_scale**self.space.dims
         return min(area, self.space.max_region_area)  # a broad posterior may cover the whole space
@@ -302,7 +303,7 @@ class DirectionPosterior(HtmlView):
             return self._sizes[level][0]
         _, points = self._quasi_random_points
         distances = self.space.distance(self.direction, points)
-        return float(self.space.unit_scale * np.quantile(distances, level))
+        return float(self.space.unit_scale * quantile(distances, level))
 
     def credible_level(self, point: ArrayLike, draws: int = 1000, seed: int = 0) -> float:
         """Return the level of the smallest credible region that contains a point.

@@ -114,18 +114,14 @@ class Sphere(Space):
         outward, east, north : ndarray of shape (..., 3)
             Unit vectors with x to the front, y to the left and z up.
         """
-        azimuth, elevation = np.moveaxis(np.radians(centres), -1, 0)
-        zero = np.zeros_like(azimuth)
-        east = np.stack([-np.sin(azimuth), np.cos(azimuth), zero], axis=-1)
-        north = np.stack(
-            [
-                -np.sin(elevation) * np.cos(azimuth),
-                -np.sin(elevation) * np.sin(azimuth),
-                np.cos(elevation),
-            ],
-            axis=-1,
-        )
-        return to_vectors(centres), east, north
+        azimuth, elevation = np.radians(centres[..., 0]), np.radians(centres[..., 1])
+        sine, cosine, height = np.sin(azimuth), np.cos(azimuth), np.sin(elevation)
+        horizontal = np.cos(elevation)
+        out, east, north = np.empty((3, *azimuth.shape, 3))
+        out[..., 0], out[..., 1], out[..., 2] = horizontal * cosine, horizontal * sine, height
+        east[..., 0], east[..., 1], east[..., 2] = -sine, cosine, 0.0
+        north[..., 0], north[..., 1], north[..., 2] = -height * cosine, -height * sine, horizontal
+        return out, east, north
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:
         """Return the arcs from centres to points as chart coordinates.

@@ -44,7 +44,6 @@ from earatlas.localization.diagnostics import DIAGNOSIS_SETTINGS
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
 from earatlas.localization.score_calibration import tempered_posterior
-from earatlas.numerics import logsumexp
 from earatlas.parts import Parts, complete
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.head_deviations import HeadDeviations
@@ -52,7 +51,7 @@ from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.ppam.model import PPAM
 from earatlas.ppam.posterior import ChartPosteriors
 from earatlas.threads import parallel_map
-from earatlas.types import Array
+from earatlas.types import Array, Indices
 
 __all__ = [
     "POPULATION_MISMATCH",
@@ -183,12 +182,17 @@ class DeviatingHeads:
         return min(found.magnitude, self.settings.max_same_unit)
 
     def other_head_nats(self, effective: CueStatistics) -> float:
-        """Return the log-evidence of another head relative to this one, for one sound (D,)."""
-        scaled = effective.scaled(self.calibration.temperature / self.settings.temperature)
+        """Return the log-evidence of another head relative to this one, for one sound (D,).
+
+        The most probable charts of this head have nearly all of it.
+        """
         charts = np.argsort(-self.model.posterior(effective).weights)
-        charts = charts[: self.settings.held_out_charts]
-        evidence = np.array([logsumexp(one.log_joint(scaled, charts)) for one in self._models])
-        return self._other_head_nats(evidence)
+        likely = charts[: self.settings.held_out_charts]
+        heads = replace(self, model=_with_charts(self.model, likely))
+        scaled = effective.scaled(self.calibration.temperature / self.settings.temperature)
+        sound = CueStatistics.stack([scaled])
+        evidence = [float(model.posteriors(sound).log_evidence[0]) for model in heads._models]
+        return self._other_head_nats(np.array(evidence))
 
     def _other_head_nats(self, evidence: Array) -> float:
         other = np.array(self.settings.magnitudes) > self.settings.max_same_unit
@@ -223,6 +227,14 @@ class DeviatingHeads:
         elif self.unit is Unit.PERSON:
             prior[magnitudes >= self.settings.min_person] = self.settings.person_nats
         return prior
+
+
+def _with_charts(model: PPAM, charts: Indices) -> PPAM:
+    """Return a model with some of its charts, which keep their weights."""
+    per_chart = ["centres", "weights", "gammas", "A", "b", "spread"]
+    if isinstance(model, ListenerPPAM):
+        per_chart += ["loadings", "residual"]
+    return replace(model, **{name: getattr(model, name)[charts] for name in per_chart})
 
 
 def held_out_nats(

@@ -38,6 +38,7 @@ from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.neighbours import nearest_neighbours
 from earatlas.geometry.spaces import Circle, Space, Sphere
 from earatlas.hrtf.interaural_templates import InterauralTemplates, LocalLinearInterpolation
+from earatlas.numerics import distinct, quantile
 from earatlas.types import Array, Complex, Indices, Mask, Single
 
 __all__ = [
@@ -194,7 +195,7 @@ class DirectSoundModel:
         spacing, v = self.settings.coarse_degrees, to_vectors(self.grid)
         widest, centres = np.radians(spacing), to_vectors(Sphere().grid(spacing))
         chord, near = nearest_neighbours(v, centres, max_chord=widest)
-        coarse = np.unique(near[chord < widest])
+        coarse = distinct(near[chord < widest])
         return coarse, nearest_neighbours(v[coarse], v)[1][:, 0]
 
     @cached_property
@@ -215,7 +216,11 @@ class DirectSoundModel:
         return stokes(z).transpose(1, 2, 0)
 
     def points(self, rows: Indices) -> Single:
-        """Return s_x (F, 3, rows) at some grid points."""
+        """Return s_x (F, 3, rows) at some grid points; those of all coarse cells are kept."""
+        return self.coarse_points if rows is self.cells[0] else self._points_at(rows)
+
+    def _points_at(self, rows: Indices) -> Single:
+        """Return s_x (F, 3, rows) at some grid points, which are interpolated once."""
         points, filled = self._points
         missing = rows[~filled[rows]]
         if len(missing):
@@ -229,7 +234,7 @@ class DirectSoundModel:
     @cached_property
     def coarse_points(self) -> Single:
         """s_x (F, 3, C) at the centres of the coarse cells."""
-        return self.points(self.cells[0])
+        return self._points_at(self.cells[0])
 
     def without_directions(self, rows: Indices) -> tuple[LeaveOneOutTemplates, Array]:
         """Return the grid without some measured directions, and s_x (F, 3, rows) at these.
@@ -311,8 +316,7 @@ class DirectSoundModel:
         """
 
         def evaluate(rows: Indices, fine: bool) -> Array:
-            points = self.points(rows) if fine else self.coarse_points
-            L = self.log_likelihood_at(bins, points)
+            L = self.log_likelihood_at(bins, self.points(rows))
             if leave_one_out is not None:
                 hit, replaced = leave_one_out.of(rows)
                 L[hit] = self.log_likelihood_at(bins, replaced)
@@ -433,7 +437,7 @@ class DirectSoundModel:
 def _features(bins: OnsetBins, at_fine: Array) -> Array:
     """Return φ (3,) of one sound with these bins; see `DirectSoundModel.log_likelihood`."""
     nats_per_bin = float(at_fine.max()) / max(float(bin_weights(bins.f).sum()), 1e-9)
-    snr_db = min(float(np.median(bins.snr_db)), 60.0)
+    snr_db = min(quantile(bins.snr_db, 0.5), 60.0)
     return np.array([nats_per_bin, snr_db, np.log2(max(len(bins), 1))])
 
 

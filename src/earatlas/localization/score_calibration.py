@@ -28,7 +28,7 @@ import numpy as np
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
-from earatlas.numerics import logistic
+from earatlas.numerics import logistic, quantile
 from earatlas.types import Array
 
 __all__ = [
@@ -83,7 +83,7 @@ class ScoreCalibration:
     @cached_property
     def typical_nats_per_onset(self) -> float:
         """Log-likelihood per onset that is typical for anechoic scenes."""
-        return float(np.percentile(self.features[:, 0], self.settings.anechoic_percentile))
+        return quantile(self.features[:, 0], self.settings.anechoic_percentile / 100)
 
     def local_mixture_weights(self, features: Array) -> Array:
         """Return the mixture weights (..., I, J) of scenes similar to the features (..., 3)."""

@@ -45,7 +45,7 @@ from earatlas.localization.score_calibration import (
     fit_score_calibration,
 )
 from earatlas.population.listener_templates import ListenerDirectSound
-from earatlas.population.population import Listener, Population
+from earatlas.population.population import Population
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.model import PPAM
 from earatlas.simulation.random_reverberation import solid_angle_weights
@@ -56,9 +56,7 @@ from earatlas.types import Array, Complex
 
 __all__ = [
     "PopulationSceneSettings",
-    "expected_localizer",
     "expected_templates",
-    "listener_localizer",
     "population_localizer",
 ]
 
@@ -74,9 +72,6 @@ class PopulationSceneSettings:
     weight_step: int = 3  # every third scene fits the weight of the anechoic posterior
     min_bins: int = 20  # scenes with fewer onset bins are skipped
     min_eigenvalue: float = 0.02  # of Γ (trace 2), which may be singular without it
-    # Percentile of nats per onset that is typical. At 85, as for a measured head, 16 % of people
-    # were doubted: docs/figures/settings/population.md, "direct sound".
-    anechoic_percentile: float = 70.0
 
 
 def population_localizer(
@@ -92,7 +87,8 @@ def population_localizer(
     """Train the direct-sound model of the expected head on scenes of the heads of a population.
 
     `populations` has one population per head, which does not contain that head. The result is
-    without deviations; `listener_localizer` adds those of the whole population.
+    without deviations; `listener_localizer` of `earatlas.population.listener_templates` adds those
+    of the whole population.
     """
     settings = settings or PopulationSceneSettings()
     onset_settings = OnsetDetectorSettings(rate=layout.rate)
@@ -136,37 +132,6 @@ def population_localizer(
         localizer, model, calibration, [(statistics[n], likelihoods[n], where[n]) for n in rows]
     )
     return replace(localizer, score_calibration=replace(scores, weights=weights)).rounded()
-
-
-def listener_localizer(
-    localizer: ReverberantLocalizer,
-    population: Population,
-    layout: CueLayout,
-    listener: Listener | None = None,
-    *,
-    settings: PopulationSceneSettings | None = None,
-) -> ReverberantLocalizer:
-    """Return the localizer of a listener, given that of the expected head or of a listener.
-
-    It expects the onsets of people, which fit mean templates less well than own ones.
-    """
-    percentile = (settings or PopulationSceneSettings()).anechoic_percentile
-    scores = localizer.score_calibration
-    use = replace(scores.settings, anechoic_percentile=percentile)
-    expected = expected_localizer(localizer).direct_sound
-    return replace(
-        localizer,
-        direct_sound=ListenerDirectSound.of(expected, population, layout, listener),
-        score_calibration=replace(scores, settings=use),
-    )
-
-
-def expected_localizer(localizer: ReverberantLocalizer) -> ReverberantLocalizer:
-    """Return the localizer of the expected head, which an atlas stores."""
-    sound = localizer.direct_sound
-    if isinstance(sound, ListenerDirectSound):
-        return replace(localizer, direct_sound=sound.expected)
-    return localizer
 
 
 def expected_templates(

@@ -10,7 +10,7 @@ population is fitted to the others, and synthetic speech from the removed heads 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from earatlas.errors import InputError
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.hrtf.head import Head
-from earatlas.localization.learned_head import Accuracy, LearnedHead
+from earatlas.localization.learned_head import Accuracy
 from earatlas.population.chart_regression import ChartRegression, SharedCharts
-from earatlas.population.direct_sound import listener_localizer, population_localizer
-from earatlas.population.membership import Membership, check_membership
+from earatlas.population.direct_sound import population_localizer
+from earatlas.population.learned_population import LearnedPopulation
+from earatlas.population.listener_templates import listener_localizer
+from earatlas.population.membership import check_membership
 from earatlas.population.population import Population, fit_population
 from earatlas.ppam.calibration import Calibration, held_out_statistics
 from earatlas.ppam.cue_bands import CueBands
@@ -29,7 +31,7 @@ from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.training.reverberant import reverberation_obstacle
 from earatlas.types import Array
 
-__all__ = ["LearnedPopulation", "PopulationSettings", "learn_population_model"]
+__all__ = ["PopulationSettings", "learn_population_model"]
 
 
 @dataclass(frozen=True)
@@ -45,19 +47,6 @@ class PopulationSettings:
     folds: int = 5  # groups of people that are held out in turn
     sounds_per_head: int = 16  # held-out sounds for the calibration
     min_heads: int = 3  # fewer have no spread
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LearnedPopulation(LearnedHead):
-    """A learned head whose model describes a listener of a population."""
-
-    population: Population = field(kw_only=True)
-    members: tuple[Membership, ...] = field(kw_only=True)
-
-    @property
-    def n_heads(self) -> int:
-        """Number of heads that it was learned from, without those that were left out."""
-        return sum(member.problem is None for member in self.members)
 
 
 def learn_population_model(

@@ -16,8 +16,8 @@ from earatlas.geometry.spaces import Sphere
 from earatlas.localization.learned_head import Accuracy
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 from earatlas.population.chart_regression import SharedCharts
-from earatlas.population.direct_sound import expected_localizer, listener_localizer
-from earatlas.population.learning import LearnedPopulation
+from earatlas.population.learned_population import LearnedPopulation
+from earatlas.population.listener_templates import expected_localizer, listener_localizer
 from earatlas.population.membership import HeadProblem, Membership
 from earatlas.population.population import Listener, Population
 from earatlas.ppam.calibration import Calibration

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,9 +30,11 @@ from earatlas.hrtf.head import Head, MeasuredCues
 from earatlas.numerics import convolve, logsumexp
 from earatlas.ppam.model import PPAM
 from earatlas.ppam.posterior import ChartPosteriors
-from earatlas.simulation.synthetic_speech import SyntheticTalkers
 from earatlas.threads import parallel_map
 from earatlas.types import Array, Indices
+
+if TYPE_CHECKING:  # localization does not need it
+    from earatlas.simulation.synthetic_speech import SyntheticTalkers
 
 __all__ = [
     "KERNEL_WIDTHS_DEGREES",

@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 
 from earatlas.ppam.model import PPAM
-from earatlas.threads import parallel_map
 from earatlas.types import Array, Indices
 
 __all__ = ["CrossValidation"]
@@ -50,7 +49,8 @@ class CrossValidation:
             training = np.delete(x, fold, axis=0), np.delete(y, fold, axis=0)
             return model.refit(*training, constrained=constrained)
 
-        return cls(order, tuple(parallel_map(refit, folds)))
+        # Not in parallel: each refit needs 60 MB, and learning simulates scenes at the same time.
+        return cls(order, tuple(map(refit, folds)))
 
     @staticmethod
     def fold_order(directions: int, seed: int) -> Indices:

@@ -37,11 +37,13 @@ class BlockSettings:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TrainingBlock:
-    """Some rows of the training data."""
+    """Some rows of the training data, whose directions are within a circle."""
 
     rows: Indices  # (n,) rows of the data
     x: Array  # (n, C) directions, degrees
     y: Array  # (n, D) cues minus their mean
+    middle: Array  # (1, C) centre of the circle
+    radius: float  # of the circle, degrees
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +86,8 @@ class TrainingData:
         for block in self.slices(columns):
             cuts = ends[(ends > block.start) & (ends < block.stop)].tolist()
             for start, stop in itertools.pairwise([block.start, *cuts, block.stop]):
-                rows = order[start:stop]
-                yield TrainingBlock(rows, self.x[rows], self._centred(slice(start, stop)))
+                rows, circle = order[start:stop], self._circles[int(ends.searchsorted(stop))]
+                yield TrainingBlock(rows, self.x[rows], self._centred(slice(start, stop)), *circle)
 
     def slices(self, columns: int) -> Iterator[slice]:
         """Yield slices of rows; `columns` + 2 D numbers per row fit into memory."""
@@ -93,8 +95,9 @@ class TrainingData:
         size = max(int(self.settings.megabytes * 1e6 / 8 / (columns + 2 * D)), 1)
         return (slice(i, min(i + size, N)) for i in range(0, N, size))
 
+    @cached_property
     def spatial_blocks(self) -> list[Indices]:
-        """Partition the rows by direction; few directions form one block, in their order."""
+        """Partition of the rows by direction; few directions form one block, in their order."""
         space, x = self.space, self.x
         count = min(len(x) // self.settings.rows, self.settings.max_blocks)
         if count < 2:
@@ -106,8 +109,18 @@ class TrainingData:
     @cached_property
     def _spatial_order(self) -> tuple[Indices, Indices]:
         """Rows (N,) of the data sorted by spatial block, and the end of each block."""
-        blocks = self.spatial_blocks()
+        blocks = self.spatial_blocks
         return np.concatenate(blocks), np.cumsum([len(rows) for rows in blocks])
+
+    @cached_property
+    def _circles(self) -> list[tuple[Array, float]]:
+        """Centre (1, C) and radius in degrees of a circle around each spatial block."""
+        circles, space = [], self.space
+        for rows in self.spatial_blocks:
+            x = self.x[rows]
+            middle = space.exp(x[:1], space.log(x[0], x).mean(axis=0)[None])
+            circles.append((middle, float(np.sqrt(space.squared_distances(middle, x).max()))))
+        return circles
 
     @cached_property
     def _centred_cues(self) -> Array | None:
@@ -158,27 +171,24 @@ class ChartSupport:
             settings.negligible_nats,
         )  # fmt: skip
 
-    def relevant_components(self, x: Array) -> Indices:
-        """Return the components that matter for at least one of the directions (n, C)."""
-        near = self._near_circle(x)
+    def relevant_components(self, block: TrainingBlock) -> Indices:
+        """Return the components that matter for at least one of the directions of a block."""
+        near = self._near_circle(block)
         log_peak = self.log_peak[near]
-        half = 0.5 * self.space.squared_distances(self.centres[near], x)
+        half = 0.5 * self.space.squared_distances(self.centres[near], block.x)
         lower = (log_peak - half / self.min_variances[near]).max(axis=1, keepdims=True)
         relevant = log_peak - half / self.max_variances[near] > lower - self.negligible_nats
         chosen: Indices = near[relevant.any(axis=0)]
         return chosen
 
-    def _near_circle(self, x: Array) -> Indices:
-        """Return the components that may matter within a circle around the directions (n, C).
+    def _near_circle(self, block: TrainingBlock) -> Indices:
+        """Return the components that may matter within the circle around the directions.
 
         By the triangle inequality, the distance of a centre from any of the directions differs from
         that from the centre of the circle by at most its radius.
         """
-        u = self.space.log(x[0], x)
-        middle = self.space.exp(x[:1], u.mean(axis=0)[None])
-        radius = np.sqrt(self.space.squared_distances(middle, x).max())
-        distance = np.sqrt(self.space.squared_distances(self.centres, middle)[0])
-        lower = (self.log_peak - 0.5 * (distance + radius) ** 2 / self.min_variances).max()
-        least = np.maximum(distance - radius, 0.0)
+        distance = np.sqrt(self.space.squared_distances(self.centres, block.middle)[0])
+        farthest, least = distance + block.radius, np.maximum(distance - block.radius, 0.0)
+        lower = (self.log_peak - 0.5 * farthest**2 / self.min_variances).max()
         upper = self.log_peak - 0.5 * least**2 / self.max_variances
         return np.flatnonzero(upper > lower - self.negligible_nats)

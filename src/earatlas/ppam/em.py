@@ -151,7 +151,7 @@ class EM:
         # Mean of yᵀ Σ⁻¹ y over all rows; summed over all blocks this gives the exact total.
         mean_square = (self.data.squares / model.noise).sum() / len(self.data)
         for block in self.data.blocks(3 * K * (L + 1)):
-            k = support.relevant_components(block.x)
+            k = support.relevant_components(block)
             u = np.moveaxis(self.space.charts(model.centres[k], block.x), -1, 0)
             logs, Fy = log_joint(k, u, block.y)
             r, log_sums = normalize(logs)  # r_nk = p(z_n = k | x_n, y_n)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,10 +28,12 @@ from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.numerics import logsumexp
-from earatlas.ppam.em import EMSettings, fit, refit
 from earatlas.ppam.parameters import PPAMParameters
 from earatlas.ppam.posterior import ChartPosteriors, Charts
 from earatlas.types import Array, field_values
+
+if TYPE_CHECKING:  # EM is needed for fitting only
+    from earatlas.ppam.em import EMSettings
 
 __all__ = ["PPAM", "check_pairs"]
 
@@ -134,6 +137,8 @@ class PPAM(PPAMParameters):
         InputError
             If x and y do not match or are not finite, or if `components` or `latent` is too large.
         """
+        from earatlas.ppam.em import fit
+
         points, cues = check_pairs(space, x, y)
         fitted = fit(
             space, points, cues, components=components, latent=latent, constrained=constrained,
@@ -186,6 +191,8 @@ class PPAM(PPAMParameters):
         PPAM
             The new model.
         """
+        from earatlas.ppam.em import refit
+
         points, cues = check_pairs(self.space, x, y)
         return PPAM.from_parameters(
             refit(self, points, cues, constrained=constrained, settings=settings)
