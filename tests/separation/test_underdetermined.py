@@ -38,6 +38,14 @@ def sparse_sources(F: int, T: int, seed: int = 1, duration: int = 1) -> Complex:
     return sources
 
 
+def steering_vectors_of(
+    X: Complex, q: Array, n_phase_bins: int, settings: UnderdeterminedSettings
+) -> Complex:
+    """Return the steering vectors of spectra X (2, F, T)."""
+    moments = SecondMoments.from_spectra(X)
+    return underdetermined_steering_vectors(moments, q, n_phase_bins, settings)
+
+
 def orthogonal_error(A: Complex, truth: Complex) -> Array:
     """Return the orthogonal energy fraction (F, M) of each steering vector, from 0 to 1."""
     error: Array = 1 - np.abs((truth.conj() * A).sum(axis=1)) ** 2
@@ -55,7 +63,7 @@ def test_steering_vectors_follow_clusters_of_bins() -> None:
         determined.principal_steering_vectors(SecondMoments.from_spectra(X).covariances(q**2)),
         truth,
     )
-    found = orthogonal_error(underdetermined_steering_vectors(X, q, F, SETTINGS), truth)
+    found = orthogonal_error(steering_vectors_of(X, q, F, SETTINGS), truth)
     assert np.median(found) < 1e-3
     assert found.max() < 0.5 * by_masks.max()
 
@@ -69,8 +77,8 @@ def test_neighbouring_frequencies_correct_wrong_masks() -> None:
     q = (power + 1e-9) / (power + 1e-9).sum(axis=0)
     wrong = [40, 55, 70]
     q[:, wrong] = q[[1, 2, 0]][:, wrong]
-    uncorrected = orthogonal_error(underdetermined_steering_vectors(X, q, F, SETTINGS), truth)
-    corrected = orthogonal_error(underdetermined_steering_vectors(X, q, 16, SETTINGS), truth)
+    uncorrected = orthogonal_error(steering_vectors_of(X, q, F, SETTINGS), truth)
+    corrected = orthogonal_error(steering_vectors_of(X, q, 16, SETTINGS), truth)
     assert uncorrected[wrong].min() > 0.1
     assert corrected[wrong].max() < 0.01
 

@@ -26,7 +26,9 @@ from earatlas.separation.demixing.determined import (
     SecondMoments,
 )
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues, PermutationSettings
+from earatlas.separation.demixing.underdetermined import em_source_powers
 from earatlas.separation.demixing.wiener import (
+    SourceCovariances,
     WienerSettings,
     multichannel_wiener_filter,
     relative_activity,
@@ -48,6 +50,8 @@ _REVERBERANT = DemixingSettings(
     first_smoothing=REVERBERANT_SMOOTHING, second_smoothing=REVERBERANT_SMOOTHING[-1:]
 )
 _ANECHOIC_STRIDE_SECONDS = 0.032  # time between the frames that are kept, anechoic
+_POWER_ITERATIONS = 5  # EM iterations of the powers of more than two tracks in a frame
+_NEIGHBOURHOOD = (3, 1)  # bins and frames of the local mean of these powers
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -68,7 +72,9 @@ class OnlineDemixer:
         settings: SteeringSettings,
         *,
         reverberant: bool = False,
+        max_phase_hz: float = np.inf,
     ) -> None:
+        """Prepare for a stream; `max_phase_hz` is where the masks no longer rest on phases."""
         stride_seconds = _ANECHOIC_STRIDE_SECONDS
         if reverberant:  # a frame per quarter of a window is sufficient
             stride_seconds = filterbank.window_hops // 4 * filterbank.hop_seconds
@@ -78,6 +84,7 @@ class OnlineDemixer:
             settings,
             _REVERBERANT if reverberant else _ANECHOIC,
             stride_hops=max(round(stride_seconds / filterbank.hop_seconds), 1),
+            max_phase_hz=max_phase_hz,
         )
         self._wiener = WienerSettings()
         self._decay = float(np.exp(-filterbank.hop_seconds / self._wiener.activity_seconds))
@@ -131,15 +138,16 @@ class OnlineDemixer:
             return np.repeat(spectra[None] / max(M, 1), M, axis=0)
         levels = self.steering.ear_levels
         X = (spectra[:, 1:] / levels)[..., None]
-        v = self._powers(SecondMoments.from_spectra(X), A, masks[:, self.steering.mask_rows, None])
+        v = self._powers(X, A, masks[:, self.steering.mask_rows, None])
         out = np.empty((M, *spectra.shape), dtype=np.complex128)
         images = multichannel_wiener_filter(X, A, v, self.diffuse_to_direct)
         out[:, :, 1:] = images[..., 0] * levels
         out[:, :, 0] = spectra[:, 0] / M
         return out
 
-    def _powers(self, moments: SecondMoments, A: Complex, q: Array) -> Array:
-        """Return the powers v (M, F, 1) of a frame with masks q (M, F, 1)."""
+    def _powers(self, X: Complex, A: Complex, q: Array) -> Array:
+        """Return the powers v (M, F, 1) of a frame X (2, F, 1) with masks q (M, F, 1)."""
+        moments = SecondMoments.from_spectra(X)
         n_masked, fractions = self.steering.n_mask_frequencies, None
         if len(q) == 2:
             q = np.where(self.steering.permuted[:, None], q[::-1], q)
@@ -149,7 +157,12 @@ class OnlineDemixer:
         if fractions is not None and n_masked < q.shape[1]:  # without masks: the mean fraction
             demixed = (fractions * moments.power)[:, masked].sum(axis=1)
             q[:, n_masked:] = (demixed / max(float(demixed.sum()), 1e-300))[:, None]
-        return source_powers(moments, q, activity[:, None, None], self._wiener, fractions=fractions)
+        v = source_powers(moments, q, activity[:, None, None], self._wiener, fractions=fractions)
+        if fractions is not None:
+            return v
+        # Two ears do not determine the powers of more sources; the likelihood does to some extent.
+        R = SourceCovariances.from_steering_vectors(A, self.diffuse_to_direct)
+        return em_source_powers(X, R, v, moments.floor, _NEIGHBOURHOOD, _POWER_ITERATIONS)
 
     def _recent_activity(self, energies: Array) -> Array:
         """Return the recent activity (M,) of each track, from 0 to 1."""

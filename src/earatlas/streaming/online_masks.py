@@ -45,6 +45,8 @@ class OnlineMaskSettings:
     weight_prior_bins: float = 4.0  # weight of equal mixing weights in a band, bins
     memory_seconds: float = 6.0  # time constant (1/e) of the cue statistics of a track
     direction_prior_frames: float = 5.0  # weight of the cues expected at a track's direction
+    restart_stride_seconds: float = 0.032  # time between the frames that are used if a track is new
+    restart_steps: int = 3  # EM iterations from the directions, if a track is new
     full_search_interval: int = 8  # updates from one with all charts to the next
     direction_tolerance_degrees: float = 1.0  # larger changes renew the expected cues
     min_cue_frames: float = 2.0  # observed frames from which on cues determine a direction
@@ -130,20 +132,30 @@ class OnlineMasks:
             log_weights = np.log(cells.mean(audible * q, cell, prior_bins))
         return responsibilities(logs + log_weights[:, cell])[0]
 
-    def update(self, directions: Mapping[int, Array], forgetting: Mapping[int, float]) -> None:
+    def update(
+        self,
+        directions: Mapping[int, Array],
+        forgetting: Mapping[int, float],
+        recent: Sequence[Complex] = (),
+    ) -> None:
         """Update the cues of each track from the frames since the last update.
 
         `directions` are relative to the head, by track id; `forgetting` (0 to 1) is the part of the
-        statistics that the motion of a track voids.
+        statistics that the motion of a track voids. With the `recent` frames (2, B, 1), cues are
+        inferred again if a track was added.
         """
         for removed in set(self._statistics) - set(directions):
             for known in (self._statistics, self._sources, self._priors):
                 del known[removed]
         ids = list(directions)
-        for track_id in set(ids) - set(self._statistics):
+        added = set(ids) - set(self._statistics)
+        for track_id in added:
             self._add_track(track_id, directions[track_id])
         spectra, self._frames = self._recent(), []
         if not ids or spectra is None:
+            return
+        if added and len(ids) > 1 and recent and not any(forgetting.values()):
+            self._restart(directions, recent)
             return
         decay = float(
             np.exp(-spectra.shape[-1] * self._frame_seconds / self._settings.memory_seconds)
@@ -165,6 +177,29 @@ class OnlineMasks:
             replace(state, sources=sources, free_energies=(0.0,)), all_charts=full_search
         )
         statistics = past + bins.statistics(state.assignments)
+        self._noise = state.noise
+        for m, i in enumerate(ids):
+            self._statistics[i] = statistics[m]
+            self._sources[i] = state.sources[m]
+
+    def _restart(self, directions: Mapping[int, Array], recent: Sequence[Complex]) -> None:
+        """Infer the cues from recent frames (2, B, 1), beginning with those of the directions.
+
+        Before a track was added, its sound was assigned to the others: their cues contain it, and
+        the noise is large. Masks from such cues hardly separate, and would not recover.
+        """
+        settings, ids = self._settings, list(directions)
+        stride = max(round(settings.restart_stride_seconds / self._frame_seconds), 1)
+        spectra = np.concatenate(recent[::-stride][::-1], axis=-1)
+        priors = [self._direction_prior(i, directions[i]) for i in ids]
+        sources = tuple(self._model.posterior(prior, self._model.noise) for prior in priors)
+        bins = self.separator.coherent_bins(spectra, Threshold().floor_db(self._peak))
+        vessl = VESSL(self._model, bins, prior_statistics=CueStatistics.stack(priors))
+        state = vessl.initialize_from(sources, self._model.noise)
+        state = replace(state, sources=sources, free_energies=(0.0,))
+        for step in range(settings.restart_steps):
+            state = vessl.step(state, all_charts=step == settings.restart_steps - 1)
+        statistics = bins.statistics(state.assignments).scaled(np.full(len(ids), float(stride)))
         self._noise = state.noise
         for m, i in enumerate(ids):
             self._statistics[i] = statistics[m]

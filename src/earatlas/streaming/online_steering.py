@@ -20,8 +20,8 @@ steering vectors that are nearly collinear (low frequencies, sources on one cone
     v (M, F, T)  powers of the sources for the newest steering vectors
     A (F, 2, M)  steering vectors (relative transfer functions) of unit length
 
-For more than two tracks, the steering vectors are the principal eigenvectors of their masked
-covariances.
+For more than two tracks, the steering vectors are those of an underdetermined recording
+(`earatlas.separation.demixing.underdetermined`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,14 @@ from earatlas.separation.demixing.determined import (
     DemixingSettings,
     SecondMoments,
     pair_estimation,
-    principal_steering_vectors,
     projections,
     smooth_powers,
 )
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues
+from earatlas.separation.demixing.underdetermined import (
+    UnderdeterminedSettings,
+    underdetermined_estimation,
+)
 from earatlas.separation.demixing.wiener import WienerSettings, estimate_diffuse_to_direct
 from earatlas.streaming.filterbank import Filterbank
 from earatlas.types import Array, Complex, Indices, Mask, Single
@@ -161,6 +164,7 @@ class SteeringUpdate:
     mask_rows: Indices  # (F,) row of the masks for each frequency
     n_masked: int  # frequencies with masks
     keep_identity: bool
+    max_phase_hz: float  # frequency up to which the masks rest on phases
     frames: Single  # (F, 4, T) moments of all recent frames
     kept_hops: Indices  # (T,) hops at which they ended, relative to the present (0)
     n_valid: int  # frames since the last motion
@@ -186,7 +190,10 @@ class SteeringUpdate:
             pair = yield from self._pair(moments, masks, expected)
             vectors = pair.vectors
         elif masks is not None:
-            vectors = principal_steering_vectors(moments.covariances(masks**2))
+            n_phase_bins = int(np.searchsorted(self.frequencies_hz, self.max_phase_hz, "right"))
+            vectors = yield from underdetermined_estimation(
+                moments, masks, n_phase_bins, UnderdeterminedSettings()
+            )
         return SteeringEstimate(self.track_ids, vectors, self.ear_levels, pair)
 
     def _pair(
@@ -275,8 +282,9 @@ class OnlineSteeringVectors:
         stride_hops: int = 1,
         mask_updates: int = 10,
         keep_identity: bool = True,
+        max_phase_hz: float = np.inf,
     ) -> None:
-        """Prepare for masks at equally spaced frequencies in Hz.
+        """Prepare for masks at equally spaced frequencies in Hz, from phases up to `max_phase_hz`.
 
         Every `stride_hops`-th frame is kept. The first `mask_updates` updates of a pair begin with
         masks (10: about 3 s). With `keep_identity`, masks do not swap the identities of an
@@ -284,7 +292,7 @@ class OnlineSteeringVectors:
         """
         self.settings, self._demixing = settings, demixing
         self._stride_hops, self._mask_updates = stride_hops, mask_updates
-        self._keep_identity = keep_identity
+        self._keep_identity, self._max_phase_hz = keep_identity, max_phase_hz
         self.frequencies_hz = filterbank.frequencies_hz[1:]
         F = len(self.frequencies_hz)
         highest, spacing = mask_frequencies_hz[-1], mask_frequencies_hz[1] - mask_frequencies_hz[0]
@@ -408,6 +416,7 @@ class OnlineSteeringVectors:
             self.mask_rows,
             self.n_mask_frequencies,
             self._keep_identity,
+            self._max_phase_hz,
             self._frames.values,
             self.kept_hops,
             self._n_valid_frames(forgetting),

@@ -137,9 +137,16 @@ class StreamRenderer:
     """
 
     def __init__(
-        self, rate: int, latency: LatencyProfile, mask_frequencies_hz: Array, n_sources: int
+        self,
+        rate: int,
+        latency: LatencyProfile,
+        mask_frequencies_hz: Array,
+        n_sources: int,
+        *,
+        max_phase_hz: float = np.inf,
     ) -> None:
-        self._latency, self._n_sources = latency, n_sources
+        """Render up to `n_sources`, from masks that rest on phases up to `max_phase_hz`."""
+        self._latency, self._n_sources, self._max_phase_hz = latency, n_sources, max_phase_hz
         self._mask_frequencies_hz = mask_frequencies_hz
         self.filterbank = latency.filterbank(rate)  # for anechoic sound
         self._windows = self._new_windows(reverberant=False)
@@ -279,7 +286,13 @@ class StreamRenderer:
             reverberant,
             filterbank,
             AnalysisFrames(filterbank),
-            OnlineDemixer(filterbank, frequencies_hz, latency.steering, reverberant=reverberant),
+            OnlineDemixer(
+                filterbank,
+                frequencies_hz,
+                latency.steering,
+                reverberant=reverberant,
+                max_phase_hz=self._max_phase_hz,
+            ),
             latency.fir_demixer(self.filterbank, frequencies_hz, reverberant=reverberant),
         )
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors
 from earatlas.localization.diagnostics import Doubt
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
@@ -63,9 +64,12 @@ class RenderSettings:
     gain_decay_seconds: float = 1.0  # time constant (1/e) of a track's gain without a hit
     rendered_bonus: float = 1.5  # factor of the gain of a track that is rendered already
     active_seconds: float = 1.5  # time since the last hit within which a third track is rendered
+    rendered_active_seconds: float = 4.0  # the same for a rendered one, unless it is reverberant
     reverberant_min_hits: int = 24  # hits that a third track needs in a reverberant room
     reverberant_gain_ratio: float = 1.5  # its gain over the gain that a new track needs
-    update_interval_steps: int = 2  # steps between filter updates of a new pair; twice that later
+    update_interval_steps: int = (
+        2  # steps between updates; twice that for a known pair or more tracks
+    )
     new_pair_updates: int = 8  # filter updates for which a pair is new
     moving_seconds: float = 1.5  # history of masks that is used while a source moves
 
@@ -233,10 +237,13 @@ class RenderStage:
     """Renders the signals of the tracks. Each confirmed track has a row of the renderer."""
 
     def __init__(
-        self, rate: int, latency: LatencyProfile, mask_frequencies_hz: Array, max_sources: int
+        self, rate: int, latency: LatencyProfile, layout: CueLayout, max_sources: int
     ) -> None:
         self._settings, self._max_sources = RenderSettings(), max_sources
-        self.renderer = StreamRenderer(rate, latency, mask_frequencies_hz, max_sources)
+        _, max_phase_hz = layout.ipd_band_hz or (0.0, 0.0)
+        self.renderer = StreamRenderer(
+            rate, latency, layout.frequencies_hz, max_sources, max_phase_hz=max_phase_hz
+        )
         self.ids: tuple[int, ...] = ()  # tracks that are separated from each other
         self._rows: dict[int, int] = {}  # row of the renderer, by track id
         self._n_steps = 0
@@ -274,7 +281,8 @@ class RenderStage:
         before, self._selected = self._selected, self._ranked(tracks, now, reverberant=reverberant)
         windows = renderer.newest_windows
         interval = settings.update_interval_steps
-        if windows.n_updates(self._selected) >= settings.new_pair_updates:
+        several = len(self._selected) > 2
+        if several or windows.n_updates(self._selected) >= settings.new_pair_updates:
             interval *= 2
         changed = self._selected != before or reverberant != windows.reverberant
         self._is_due |= changed or self._n_steps % interval == 0
@@ -304,7 +312,8 @@ class RenderStage:
                 renderer.prepare(*update.windows.result)
                 update.windows = None
         elif not update.has_cues:
-            masks.model.update(update.positions.directions, update.positions.forgetting)
+            positions = update.positions
+            masks.model.update(positions.directions, positions.forgetting, masks.frames)
             update.has_cues = True
         elif update.filters is None:
             parts = self._begin_filters(masks, update)
@@ -332,7 +341,11 @@ class RenderStage:
         ranked = sorted(tracks, key=order)
         chosen = ranked[:2]
         for track in ranked[2:]:
-            active = now - track.last_hit_at < settings.active_seconds
+            # A talker beside two others has a hit only now and then. Without its own signal its
+            # sound is that of the others.
+            stays = not reverberant and track.id in self._selected
+            seconds = settings.rendered_active_seconds if stays else settings.active_seconds
+            active = now - track.last_hit_at < seconds
             # In a reverberant room a third track may be a reflection, which would take sound from
             # the other two, and end their demixing: it needs more hits and a larger gain.
             bonus = settings.rendered_bonus if track.id in self._selected else 1.0
@@ -340,7 +353,7 @@ class RenderStage:
                 track.hits >= settings.reverberant_min_hits
                 and bonus * track.gain_ratio >= settings.reverberant_gain_ratio
             )
-            if active and is_clear and not track.low_likelihood_steps:
+            if active and is_clear and (stays or not track.low_likelihood_steps):
                 chosen.append(track)
         return tuple(sorted(track.id for track in chosen))
 

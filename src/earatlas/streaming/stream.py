@@ -103,7 +103,7 @@ class Live:
         # Yaws are kept for 50 times as long, 5 s.
         self._motion = HeadMotion(known_yaw, memory_seconds=0.1)
         latency = LOW_LATENCY if low_delay else DEFAULT_LATENCY
-        self._rendering = RenderStage(self.rate, latency, head.layout.frequencies_hz, max_sources)
+        self._rendering = RenderStage(self.rate, latency, head.layout, max_sources)
         filterbank = self._rendering.renderer.filterbank
         self._tracking = TrackStage(
             separator,

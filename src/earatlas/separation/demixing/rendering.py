@@ -357,7 +357,11 @@ def _separate_underdetermined(
     q = frames.resample_masks(masks, layout)
     _, max_phase_hz = layout.ipd_band_hz or (0.0, 0.0)
     n_phase_bins = int(np.searchsorted(frames.frequencies_hz, max_phase_hz, "right"))
-    A = underdetermined_steering_vectors(frames.X, q, n_phase_bins, settings.underdetermined)
+    step = settings.underdetermined.frame_step
+    moments = SecondMoments.from_spectra(frames.X[:, :, ::step])
+    A = underdetermined_steering_vectors(
+        moments, q[:, :, ::step], n_phase_bins, settings.underdetermined
+    )
     model = _WienerModel.from_masks(frames, A, q, settings.wiener)
     R = SourceCovariances.from_steering_vectors(A.astype(frames.X.dtype), model.diffuse_to_direct)
     v = nmf_source_powers(frames.X, R, model.v, frames.moments.floor, settings.underdetermined)

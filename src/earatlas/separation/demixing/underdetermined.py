@@ -52,6 +52,7 @@ import numpy as np
 
 from earatlas.features.stft import squared_magnitude
 from earatlas.numerics import moving_mean
+from earatlas.parts import Parts, complete
 from earatlas.separation.demixing.determined import (
     SecondMoments,
     principal_steering_vectors,
@@ -65,6 +66,7 @@ __all__ = [
     "UnderdeterminedSettings",
     "em_source_powers",
     "nmf_source_powers",
+    "underdetermined_estimation",
     "underdetermined_steering_vectors",
 ]
 
@@ -90,29 +92,35 @@ class UnderdeterminedSettings:
 
 
 def underdetermined_steering_vectors(
-    X: Spectra, q: Array, n_phase_bins: int, settings: UnderdeterminedSettings
+    moments: SecondMoments, q: Array, n_phase_bins: int, settings: UnderdeterminedSettings
 ) -> Complex:
     """Return A (F, 2, M) of M sources with masks q; phase was learned below bin `n_phase_bins`."""
-    step = settings.frame_step
-    moments, q = SecondMoments.from_spectra(X[:, :, ::step]), q[:, :, ::step]
+    return complete(underdetermined_estimation(moments, q, n_phase_bins, settings))
+
+
+def underdetermined_estimation(
+    moments: SecondMoments, q: Array, n_phase_bins: int, settings: UnderdeterminedSettings
+) -> Parts[Complex]:
+    """Run `underdetermined_steering_vectors` with one iteration per part."""
     weights = q**2 / np.maximum(moments.power, moments.floor)
     A = principal_steering_vectors(moments.covariances(weights))
     for epsilon in settings.mask_epsilons:
+        yield moments.n_bins
         weighted = weights * _proximity(moments, A, epsilon) ** 2
         A = principal_steering_vectors(moments.covariances(weighted))
     if n_phase_bins < len(A):
         begin = max(n_phase_bins - settings.prior_size[0] // 2, 0)
-        upper = _neighbour_steering_vectors(
+        upper = yield from _neighbour_estimation(
             SecondMoments(moments.values[begin:]), q[:, begin:], settings
         )
         A[n_phase_bins:] = upper[n_phase_bins - begin :]
     return A
 
 
-def _neighbour_steering_vectors(
+def _neighbour_estimation(
     moments: SecondMoments, q: Array, settings: UnderdeterminedSettings
-) -> Complex:
-    """Return steering vectors where the masks of a single frequency may be wrong.
+) -> Parts[Complex]:
+    """Return steering vectors where the masks of a single frequency may be wrong, in parts.
 
     The prior of each bin is the average posterior of many neighbouring frequencies.
     """
@@ -120,6 +128,7 @@ def _neighbour_steering_vectors(
     prior = _local_prior(q, settings)
     A = principal_steering_vectors(moments.covariances(prior * weights))
     for epsilon in settings.neighbour_epsilons:
+        yield moments.n_bins
         proximity = _proximity(moments, A, epsilon)
         r = prior * proximity**2
         r /= r.sum(axis=0)
@@ -175,7 +184,8 @@ def em_source_powers(
     The local mean is over `size` bins and frames.
     """
     v = cast(Array, v.copy())  # in the precision of the input
-    count = 32  # frequencies at once, which stay in the cache
+    # 32 frequencies at once stay in the cache; few frames need no blocks.
+    count = max(32, 4096 // v.shape[2])
     blocks = [slice(first, first + count) for first in range(0, v.shape[1], count)]
     covariances = [R.at(rows) for rows in blocks]
     for _ in range(iterations):
