@@ -81,7 +81,7 @@ class DistortionSettings:
     rate_factors: tuple[float, ...] = (
         1 / 3, 1 / 2, 2 / 3, 44.1 / 48, 48 / 44.1, 3 / 2, 2.0, 3.0
     )  # fmt: skip
-    rate_ratio: float = 1.5  # residual without over residual with another rate
+    rate_ratio: float = 2.5  # residual without over residual with another rate
     min_delay_seconds: float = 0.3e-3  # smaller ones also occur if the head is larger
     max_delay_seconds: float = 1.7e-3  # from one side of a head to the other
     near_directions: int = 300  # directions with the most similar levels, which are tried
