@@ -10,6 +10,7 @@ escaped (`sanitize`) and long values are shortened (`abbreviate`).
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -24,6 +25,7 @@ __all__ = [
     "SettingHint",
     "abbreviate",
     "check_path",
+    "exceeded_limit",
     "existing_file",
     "missing_extra",
     "sanitize",
@@ -220,3 +222,36 @@ def missing_extra(extra: str, package: str) -> MissingExtraError:
         f"Install it with: pip install 'earatlas[{extra}]'.",
         name=package,
     )
+
+
+def exceeded_limit(error: BaseException) -> str | None:
+    """Return a sentence about a limit of the system that was exceeded; None for other errors."""
+    if isinstance(error, MemoryError):
+        return (
+            "memory must suffice for the input, got less. Increase its limit (ulimit -v), close "
+            "other programs, or use a shorter recording or a head with fewer directions."
+        )
+    if not isinstance(error, OSError):
+        return None
+    match error.errno:
+        case errno.ENOSPC:
+            return "output must have room, got a full disk. Free some space."
+        case errno.ENAMETOOLONG:
+            path = os.fsencode(error.filename or "")
+            longest = max(path.split(os.fsencode(os.sep)), key=len)
+            if len(longest) <= 255:
+                return (
+                    f"paths must be shorter than 4096 bytes, got one with {len(path)}. "
+                    "Use fewer or shorter folders."
+                )
+            return (
+                "names of files and folders must be at most 255 bytes long, got "
+                f"'{abbreviate(os.fsdecode(longest))}' with {len(longest)}. "
+                "Use a shorter name; results have longer names than their recording."
+            )
+        case errno.EMFILE | errno.ENFILE:
+            return (
+                "the limit of open files must be larger, got too many open files. Increase it "
+                "(ulimit -n), or reduce --jobs."
+            )
+    return None

@@ -63,6 +63,8 @@ class CopyJob(BatchJob):
             raise KeyError("no such thing")
         if "full" in file.name:
             raise OSError(errno.ENOSPC, "no space")
+        if "large" in file.name:
+            raise MemoryError
         if "crash" in file.name:
             os.kill(os.getpid(), signal.SIGKILL)
         if "odd" in file.name:
@@ -525,10 +527,9 @@ def test_results_are_kept_if_a_new_run_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_failed_files_do_not_stop_the_batch(job: CopyJob, tmp_path: Path, jobs: int) -> None:
-    """Bad input, bugs with traceback and a full disk are reported; other files are processed."""
-    files = create_files(
-        tmp_path / "in", "bad.wav", "a.wav", "bug.wav", "odd.wav", "full.wav", "b.wav"
-    )
+    """Bad input, bugs with traceback and limits are reported; other files are processed."""
+    names = ("bad", "a", "bug", "odd", "full", "b", "large")
+    files = create_files(tmp_path / "in", *(f"{name}.wav" for name in names))
     found = outcomes(job, files, jobs=jobs)
     assert [stem for stem, o in sorted(found.items()) if o.status == "done"] == ["a", "b", "odd"]
     assert str(found["bad"].error).startswith("file must be good")
@@ -536,11 +537,13 @@ def test_failed_files_do_not_stop_the_batch(job: CopyJob, tmp_path: Path, jobs: 
     assert found["bug"].error == "KeyError: 'no such thing'"
     assert "Traceback" in str(found["bug"].traceback_text)
     assert "full disk" in str(found["full"].error)
+    assert str(found["large"].error).startswith("memory must suffice for the input")
+    assert found["large"].traceback_text is None
     assert found["odd"].warnings == ("this is odd",)
     lines = [json.loads(line) for line in (job.folder / "batch.jsonl").read_text().splitlines()]
     assert [line["file"] for line in lines] == list(map(str, files))
     assert [line["status"] for line in lines] == [
-        "failed", "done", "failed", "done", "failed", "done",
+        "failed", "done", "failed", "done", "failed", "done", "failed",
     ]  # fmt: skip
     assert lines[1]["answer"]["copy"] == str(job.folder / "a.copy")
     assert lines[1]["sidecar"] == "a.json"

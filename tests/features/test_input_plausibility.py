@@ -197,6 +197,16 @@ def test_sources_between_measured_directions_have_no_faults() -> None:
         assert [find_input_faults(one, sparse) for one in recordings] == [()] * 5
 
 
+def test_packaged_head_has_no_wrong_rate() -> None:
+    """A talker between the directions of the packaged atlas, whose levels vary most there."""
+    atlas = ea.example_atlas()
+    assert atlas.reverberant_localizer is not None
+    limits = atlas.reverberant_localizer.direct_sound.templates
+    found = InterauralLimits.of(limits.frequencies_hz, limits.measured_ratios)
+    recordings = [statistics_of(talker((azimuth, 0.0))) for azimuth in (40.0, 20.0, 0.0)]
+    assert [find_input_faults(one, found) for one in recordings] == [()] * 3
+
+
 def test_tones_are_found(limits: InterauralLimits) -> None:
     """A tone is tonal, with or without noise; correlations say nothing about its channels."""
     t = np.arange(2 * RATE) / RATE

@@ -7,7 +7,6 @@ to a sidecar beside the results.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import threading
@@ -32,7 +31,7 @@ from earatlas.batch.sidecar import (
     sidecar_path,
     write_sidecar,
 )
-from earatlas.errors import EaratlasWarning, InputError, abbreviate
+from earatlas.errors import EaratlasWarning, InputError, abbreviate, exceeded_limit
 from earatlas.files import record_moves
 from earatlas.types import Progress
 
@@ -201,10 +200,10 @@ def process_file(
         except InputError as error:
             problem = str(error)
         except Exception as error:
-            problem = f"{type(error).__name__}: {abbreviate(str(error))}"
-            bug = traceback.format_exc()
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                problem, bug = "output must have room, got a full disk. Free some space.", None
+            problem = exceeded_limit(error)
+            if problem is None:
+                problem = f"{type(error).__name__}: {abbreviate(str(error))}"
+                bug = traceback.format_exc()
     return Outcome(
         file,
         "done" if problem is None else "failed",

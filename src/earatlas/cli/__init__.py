@@ -10,7 +10,6 @@ heavy, so that an interruption at any moment ends quietly.
 from __future__ import annotations
 
 import atexit
-import errno
 import os
 import signal
 import sys
@@ -110,7 +109,7 @@ def _run() -> None:
 
     from earatlas.cli.app import app
     from earatlas.cli.console import print_note, show_warnings_once
-    from earatlas.errors import InputError
+    from earatlas.errors import InputError, exceeded_limit
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -123,45 +122,10 @@ def _run() -> None:
     except InputError as error:
         print_note("[bold red]error:[/]", str(error))
         sys.exit(2)
-    except OSError as error:
-        sentence = _system_limit(error)
+    except (OSError, MemoryError) as error:
+        sentence = exceeded_limit(error)
         if sentence is None:
             raise
         print_note("[bold red]error:[/]", sentence)
         _discard_output()
         sys.exit(2)
-    except MemoryError:
-        sentence = (
-            "memory must suffice for the input, got less. Increase its limit (ulimit -v), close "
-            "other programs, or use a shorter recording or a head with fewer directions."
-        )
-        print_note("[bold red]error:[/]", sentence)
-        sys.exit(2)
-
-
-def _system_limit(error: OSError) -> str | None:
-    """Return a sentence about a limit of the system that was exceeded; None for other errors."""
-    from earatlas.errors import abbreviate
-
-    match error.errno:
-        case errno.ENOSPC:
-            return "output must have room, got a full disk. Free some space."
-        case errno.ENAMETOOLONG:
-            path = os.fsencode(error.filename or "")
-            longest = max(path.split(os.fsencode(os.sep)), key=len)
-            if len(longest) <= 255:
-                return (
-                    f"paths must be shorter than 4096 bytes, got one with {len(path)}. "
-                    "Use fewer or shorter folders."
-                )
-            return (
-                "names of files and folders must be at most 255 bytes long, got "
-                f"'{abbreviate(os.fsdecode(longest))}' with {len(longest)}. "
-                "Use a shorter name; results have longer names than their recording."
-            )
-        case errno.EMFILE | errno.ENFILE:
-            return (
-                "the limit of open files must be larger, got too many open files. Increase it "
-                "(ulimit -n), or reduce --jobs."
-            )
-    return None

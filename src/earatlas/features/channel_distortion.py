@@ -72,23 +72,20 @@ class DistortionSettings:
     loud_ratio: float = 1e-4  # its power relative to the loudest band
     min_bands: int = 40  # fewest bands that are compared
     consistent_db: float = 1.2  # residual below which the channels are those of the head
-    between_factor: float = 1.25  # the same, relative to directions of the head that are left out
-    left_out: int = 40  # number of these directions
     max_residual_db: float = 2.8  # largest residual with a distortion that explains the channels
+    min_improvement: float = 3.0  # residual without over residual with a distortion
+    left_out: int = 40  # directions from which the residual between measured directions follows
     interpolated_directions: int = 5  # between which the ratio of the channels may lie
     interpolation_ridge: float = 0.05  # relative, of their weights
     # True over stated sampling rate: 16, 24, 32 or 48 kHz for another one, 44.1 for 48 kHz
     rate_factors: tuple[float, ...] = (
         1 / 3, 1 / 2, 2 / 3, 44.1 / 48, 48 / 44.1, 3 / 2, 2.0, 3.0
     )  # fmt: skip
-    rate_ratio: float = 2.5  # residual without over residual with another rate
     min_delay_seconds: float = 0.3e-3  # smaller ones also occur if the head is larger
     max_delay_seconds: float = 1.7e-3  # from one side of a head to the other
     near_directions: int = 300  # directions with the most similar levels, which are tried
     delay_step_seconds: float = 25e-6
-    delay_ratio: float = 2.0  # residual without over residual with a delay
     min_gain_db: float = 3.0  # smaller ones also occur if a head is set up again
-    gain_ratio: float = 2.0  # residual without over residual with a gain
 
     @property
     def delays(self) -> Array:
@@ -96,14 +93,6 @@ class DistortionSettings:
         step = self.delay_step_seconds
         late = np.arange(self.min_delay_seconds, self.max_delay_seconds + step / 2, step)
         return np.concatenate([-late[::-1], late])
-
-    def min_improvement(self, kind: DistortionKind) -> float:
-        """Return the improvement of the fit that a kind of distortion requires."""
-        return {
-            DistortionKind.RATE: self.rate_ratio,
-            DistortionKind.DELAY: self.delay_ratio,
-            DistortionKind.GAIN: self.gain_ratio,
-        }[kind]
 
     def improvement(self, residual_db: float, distorted_db: float) -> float:
         """Return a residual over the one with a distortion; 0 if that is large, too."""
@@ -133,22 +122,22 @@ class HeadRatios:
         return cls(frequencies_hz, level_db, phasors, settings)
 
     @cached_property
-    def consistent_db(self) -> float:
-        """Residual below which the channels are those of this head, also between its directions.
+    def sparse(self) -> bool:
+        """Whether the directions are too far apart to explain a source between them.
 
-        The residual between directions is that of directions which are left out, one at a time. It
-        takes 0.2 s for 2700 directions, so that it is computed only if a recording needs it.
+        The median residual of directions that are left out, one at a time, is larger than that of
+        an explanation. It takes 0.2 s for 2700 directions, so that it is computed only if a
+        recording needs it.
         """
         N, used = len(self.level_db), np.ones(len(self.frequencies_hz), dtype=np.bool_)
         if N == 1:
-            return math.inf
+            return True
         residuals = []
         for row in distinct(np.linspace(0, N - 1, self.settings.left_out).astype(np.intp)):
             level_db, phasors = self.level_db[row].astype(float), self.phasors[row].astype(complex)
             bands = _Bands(used, level_db, phasors)
             residuals.append(_residual_db(bands, self, used, self.settings, without=int(row)))
-        between = self.settings.between_factor * quantile(residuals, 0.5)
-        return max(self.settings.consistent_db, between)
+        return quantile(residuals, 0.5) > self.settings.max_residual_db
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -180,7 +169,7 @@ def find_distortion(
     if bands.used.sum() < settings.min_bands:
         return None
     residual = _residual_db(bands, head, bands.used, settings)
-    if residual < settings.consistent_db or residual < head.consistent_db:
+    if residual < settings.consistent_db or head.sparse:
         return None
     explanations = [
         _gain(bands, head, residual, settings),
@@ -189,7 +178,7 @@ def find_distortion(
     ]
     best = max(explanations, key=lambda one: one.improvement)
     small_gain = best.kind is DistortionKind.GAIN and abs(best.value) < settings.min_gain_db
-    if small_gain or best.improvement < settings.min_improvement(best.kind):
+    if small_gain or best.improvement < settings.min_improvement:
         return None
     return best
 

@@ -40,7 +40,7 @@ class TrackingFrontEnd:
             onset_settings, forgetting=forgetting, limits=self.sound.interaural_limits
         )
         # Computed once per head, and not in the first second of its first stream.
-        _ = self.sound.interaural_limits.ratios.consistent_db
+        _ = self.sound.interaural_limits.ratios.sparse
         buffer = OnsetBuffer(localizer.direct_sound, settings.buffer)
         self.tracker = OnlineTracker(buffer, settings)
         self._yaw_at, self._interval_steps = yaw_at, settings.front_end.interval_steps
