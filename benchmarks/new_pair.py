@@ -17,7 +17,7 @@ import numpy as np
 from streaming import RATE, run_stream
 
 import earatlas as ea
-from earatlas.atlas import EXAMPLE_ATLAS
+from earatlas.packaged_atlases import EXAMPLE_ATLAS
 from earatlas.streaming import stream
 from earatlas.streaming.renderer import DEFAULT_LATENCY
 from earatlas.types import Array

@@ -10,7 +10,7 @@ import argparse
 from protocol import DATA, load_head
 
 import earatlas as ea
-from earatlas.atlas import PEOPLE_ATLAS
+from earatlas.packaged_atlases import PEOPLE_ATLAS
 
 NAMES = ("people", "recording")
 

@@ -117,7 +117,12 @@ SEPARATE = [
 # The decision tree of `separation.model_order`; a box without title is empty space.
 _SPACE = Box("")
 MODEL_ORDER = [
-    [_SPACE, Box("are onsets analysed?", "20 or more, model of rooms", 0), _SPACE],
+    [_SPACE, Box("are directions given?", "by the user", 0), _SPACE],
+    [
+        Box("start and number: given", "the directions are kept", 3),
+        _SPACE,
+        Box("are onsets analysed?", "20 or more, model of rooms", 0),
+    ],
     [
         Box("start: candidate search", "number: given, or of free energy", 3),
         _SPACE,
@@ -139,7 +144,7 @@ MODEL_ORDER = [
         Box("count from one source on", "candidate search, free energy", 1),
         Box("add to the detections", "unless all bins are explained", 1),
     ],
-    [_SPACE, Box("another number that fits?", "the anechoic model", 0), _SPACE],
+    [_SPACE, Box("another number that fits?", "the parts of one source alternate", 0), _SPACE],
     [
         Box("number: of the onsets", "the first fit", 3),
         _SPACE,
@@ -174,13 +179,14 @@ Edges = dict[int, list[tuple[int, int, str]]]
 EDGES: dict[str, Edges] = {
     "flow_separate.svg": {2: [(0, 0, ""), (1, 1, ""), (1, 2, "")]},
     "model_order.svg": {
-        0: [(1, 0, "no"), (1, 2, "yes")],
-        1: [(2, 1, "no"), (2, 2, "yes")],
-        2: [(1, 1, ""), (2, 1, "")],
-        3: [(1, 0, "yes"), (1, 2, "no")],
-        4: [(2, 1, "no"), (2, 2, "yes")],
-        5: [(1, 1, ""), (2, 1, "")],
-        6: [(1, 0, "no"), (1, 2, "yes")],
+        0: [(1, 0, "yes"), (1, 2, "no")],
+        1: [(2, 0, "no"), (2, 2, "yes")],
+        2: [(2, 1, "no"), (2, 2, "yes")],
+        3: [(1, 1, ""), (2, 1, "")],
+        4: [(1, 0, "yes"), (1, 2, "no")],
+        5: [(2, 1, "no"), (2, 2, "yes")],
+        6: [(1, 1, ""), (2, 1, "")],
+        7: [(1, 0, "no"), (1, 2, "yes")],
     },
     "flow_stream.svg": {4: [(1, 0, "")]},
 }

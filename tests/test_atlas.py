@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.atlas import EXAMPLE_ATLAS, Atlas, learn
+from earatlas.atlas import Atlas, learn
 from earatlas.container import read_container, write_container
 from earatlas.errors import InputError
 from earatlas.features.cues import mean_cues
@@ -17,6 +17,7 @@ from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import great_circle_error
 from earatlas.localization.learned_head import MODEL_ARRAYS, Accuracy
 from earatlas.numerics import convolve
+from earatlas.packaged_atlases import EXAMPLE_ATLAS
 from earatlas.ppam.calibration import (
     HeldOutSounds,
     fit_calibration,

@@ -13,7 +13,7 @@ from separation_parts.metrics import signal_metrics
 from tracks import RATE, minute
 
 import earatlas as ea
-from earatlas.atlas import EXAMPLE_ATLAS
+from earatlas.packaged_atlases import EXAMPLE_ATLAS
 from speed_parts.timing import Row, command_line, cpu_seconds
 
 RECORDING = EXAMPLE_ATLAS.with_name("recording.flac")

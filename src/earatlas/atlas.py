@@ -38,7 +38,7 @@ from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.localizer import Localizer, localize
 from earatlas.localization.result import Localization
 from earatlas.localization.windowed import Track, WindowSettings, localize_windows
-from earatlas.ppam.head_deviations import PEOPLE_ATLAS
+from earatlas.packaged_atlases import EXAMPLE_ATLAS, PACKAGED_ATLASES
 from earatlas.threads import single_threaded_blas
 from earatlas.types import Array, Progress, field_values
 
@@ -52,19 +52,10 @@ if TYPE_CHECKING:
     from earatlas.streaming.stream import Live
 
 __all__ = [
-    "EXAMPLE_ATLAS",
-    "PACKAGED_ATLASES",
-    "PEOPLE",
-    "PEOPLE_ATLAS",
     "Atlas",
     "example_atlas",
     "learn",
 ]
-
-EXAMPLE_ATLAS = Path(__file__).with_name("data") / "simulated.atlas"
-PEOPLE = "people"
-# Names of the packaged atlases wherever an atlas is expected, unless a file has the same name.
-PACKAGED_ATLASES = {PEOPLE: PEOPLE_ATLAS, "simulated": EXAMPLE_ATLAS}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

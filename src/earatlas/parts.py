@@ -47,7 +47,7 @@ class SpreadComputation(Generic[_T]):
     once, and the result is held until the hop at which it would have been available.
     """
 
-    def __init__(self, parts: Parts[_T], budget: float) -> None:
+    def __init__(self, parts: Parts[_T], budget: float = 1.0) -> None:
         self._parts: Parts[_T] | None = parts
         self._budget = budget
         self._next_cost = 0.0  # of the part that runs next

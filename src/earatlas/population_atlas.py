@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from earatlas.atlas import PEOPLE_ATLAS, Atlas
+from earatlas.atlas import Atlas
 from earatlas.container import ATLAS_VERSION, container_digest, write_container
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.features.audio import Audio
@@ -30,6 +30,7 @@ from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.hrtf.head import Head
 from earatlas.localization.head_mismatch import HeadMismatch
+from earatlas.packaged_atlases import PEOPLE_ATLAS
 from earatlas.population.learned_population import LearnedPopulation
 from earatlas.population.listener_templates import listener_localizer
 from earatlas.population.population import Listener

@@ -21,7 +21,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["parallel_map", "run_both", "single_threaded", "single_threaded_blas"]
+__all__ = [
+    "ONE_THREAD_ENVIRONMENT",
+    "parallel_map",
+    "run_both",
+    "single_threaded",
+    "single_threaded_blas",
+]
+
+# Environment of a process whose numerical libraries use one thread: several threads for products of
+# small matrices compete for the cores.
+ONE_THREAD_ENVIRONMENT = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")

@@ -18,7 +18,7 @@ from browser.studio_tab import (
     wait_for_result,
     wav_bytes,
 )
-from earatlas.studio.session import SIMULATED_ATLAS
+from earatlas.packaged_atlases import EXAMPLE_ATLAS
 
 pytestmark = pytest.mark.browser
 
@@ -315,7 +315,7 @@ def test_cancelled_repetition_keeps_the_result(page: Any, mixture_file: Path) ->
 
 def test_own_head_is_renamed_and_removed(page: Any) -> None:
     """A head that was added has a name of the user's choice; removing it selects another one."""
-    drop_files(page, ("mine.atlas", SIMULATED_ATLAS.read_bytes()))
+    drop_files(page, ("mine.atlas", EXAMPLE_ATLAS.read_bytes()))
     dialog = page.get_by_role("dialog")
     name = dialog.get_by_label("Name of the head")
     name.wait_for(timeout=60_000)

@@ -10,9 +10,9 @@ import pytest
 from tests_support import refused
 
 import earatlas as ea
-from earatlas.atlas import EXAMPLE_ATLAS, PEOPLE_ATLAS
 from earatlas.cli.atlas_argument import is_recording, split_atlas
 from earatlas.errors import InputError
+from earatlas.packaged_atlases import EXAMPLE_ATLAS, PEOPLE_ATLAS
 
 Run = Callable[..., CompletedProcess[str]]
 

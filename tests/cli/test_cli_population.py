@@ -14,7 +14,6 @@ from head_files import write_sofa
 from tests_support import refused
 
 import earatlas as ea
-from earatlas.atlas import EXAMPLE_ATLAS
 from earatlas.hrtf.head import ImpulseResponses
 from earatlas.hrtf.simulated import (
     LEFT_EAR,
@@ -22,6 +21,7 @@ from earatlas.hrtf.simulated import (
     SimulatedHeadSettings,
     simulated_responses,
 )
+from earatlas.packaged_atlases import EXAMPLE_ATLAS
 
 Run = Callable[..., CompletedProcess[str]]
 

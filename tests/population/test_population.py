@@ -5,7 +5,6 @@ import pytest
 from numpy.typing import ArrayLike
 
 import earatlas as ea
-from earatlas.atlas import PEOPLE_ATLAS
 from earatlas.errors import InputError
 from earatlas.features.layout import CueLayout
 from earatlas.features.statistics import CueStatistics
@@ -13,6 +12,7 @@ from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import ImpulseResponses
 from earatlas.localization.learned_head import Accuracy
+from earatlas.packaged_atlases import PEOPLE_ATLAS
 from earatlas.population.adaptation import AdaptationSettings, ListenerClue, adapt_listener
 from earatlas.population.adaptation_report import (
     Adaptation,

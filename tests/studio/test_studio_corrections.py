@@ -16,10 +16,10 @@ from studio_pages import Page, studio_page
 
 import earatlas as ea
 from earatlas.evaluation.ground_truth import GroundTruth
+from earatlas.packaged_atlases import EXAMPLE_ATLAS
 from earatlas.plotting.palette import COLOURS
 from earatlas.studio.identity import SourceLabels, identified_scene
 from earatlas.studio.safety import Limits
-from earatlas.studio.session import SIMULATED_ATLAS
 from earatlas.studio.views import scene_view
 
 PLACES = [[41.0, 1.0], [-64.0, 24.0]]
@@ -37,7 +37,7 @@ def mixture() -> np.ndarray:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """Open a page of a studio that starts with the simulated head."""
     folder = tmp_path_factory.mktemp("studio")
-    with studio_page(folder, Limits(workers=1), head=SIMULATED_ATLAS) as opened:
+    with studio_page(folder, Limits(workers=1), head=EXAMPLE_ATLAS) as opened:
         yield opened
 
 

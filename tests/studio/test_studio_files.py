@@ -15,12 +15,12 @@ from studio_pages import Page, studio_page
 
 import earatlas as ea
 from earatlas.geometry.alternatives import Alternative
+from earatlas.packaged_atlases import EXAMPLE_ATLAS
 from earatlas.plotting.tracks import alternative_bands, marginal_bands
 from earatlas.separation.result import SceneSummary
 from earatlas.studio.archives import archive_chunks, safe_stem, unique_stems
 from earatlas.studio.phase_spectrogram import PhaseSettings, phase_spectrogram
 from earatlas.studio.safety import Limits
-from earatlas.studio.session import SIMULATED_ATLAS
 from earatlas.studio.stored_scene import read_scene, write_scene
 from earatlas.studio.tables import write_tables
 from earatlas.studio.views import map_view, region
@@ -42,7 +42,7 @@ def two_recordings(
 ) -> Iterator[tuple[Page, list[str], list[dict[str, Any]]]]:
     """Return a page, the ids of two separated recordings of one name, and their results."""
     folder = tmp_path_factory.mktemp("studio")
-    with studio_page(folder, Limits(workers=1), head=SIMULATED_ATLAS) as page:
+    with studio_page(folder, Limits(workers=1), head=EXAMPLE_ATLAS) as page:
         query = {"name": "a/../party.wav", "n_sources": "2"}
         data = mixture.read_bytes()
         submitted = [page.post("recordings", params=query, content=data).json() for _ in range(2)]

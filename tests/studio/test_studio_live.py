@@ -14,12 +14,10 @@ import soundfile
 from studio_pages import PORT, Page, ThreadWorker, studio_page
 
 import earatlas as ea
-from earatlas.atlas import EXAMPLE_ATLAS, PEOPLE_ATLAS
 from earatlas.errors import InputError
-from earatlas.studio import session
+from earatlas.packaged_atlases import PACKAGED_ATLASES
 from earatlas.studio.live import decode_samples, encode_samples
 from earatlas.studio.safety import Limits
-from earatlas.studio.session import SIMULATED_ATLAS
 
 HEADERS = {"host": f"127.0.0.1:{PORT}", "origin": f"http://127.0.0.1:{PORT}"}
 LIVE = "live?head=simulated&rate=16000"
@@ -286,7 +284,6 @@ def test_package_contains_the_page_and_the_atlas() -> None:
     folder = Path(ea.__file__).parent / "studio"
     assert (folder / "static" / "index.html").is_file()
     assert sum(file.stat().st_size for file in (folder / "static").iterdir()) < 220_000
-    assert SIMULATED_ATLAS == EXAMPLE_ATLAS
-    assert session.PEOPLE_ATLAS == PEOPLE_ATLAS
+    assert all(path.is_file() for path in PACKAGED_ATLASES.values())
     atlas = ea.example_atlas()
     assert atlas.reverberant_localizer is not None

@@ -17,10 +17,11 @@ from studio_pages import TOKEN, Page, studio_page
 
 import earatlas as ea
 from earatlas.errors import InputError
+from earatlas.packaged_atlases import EXAMPLE_ATLAS
 from earatlas.plotting.palette import COLOURS
 from earatlas.studio.jobs import Job
 from earatlas.studio.safety import Limits
-from earatlas.studio.session import SIMULATED_ATLAS, HeadEntry
+from earatlas.studio.session import HeadEntry
 from earatlas.studio.tasks import Tasks
 from earatlas.studio.views import scene_view
 
@@ -53,7 +54,7 @@ def separated(
     with (
         mock.patch("earatlas.studio.recordings._PREVIEW_SECONDS", 1.0),
         studio_page(
-            tmp_path_factory.mktemp("studio"), Limits(workers=1), head=SIMULATED_ATLAS
+            tmp_path_factory.mktemp("studio"), Limits(workers=1), head=EXAMPLE_ATLAS
         ) as page,
     ):
         query = {"name": "party.wav", "n_sources": "2"}
@@ -258,7 +259,7 @@ def test_folder_of_recordings_is_learned(
 
     def learn(head: ea.Head, progress: object) -> ea.Atlas:
         learned.append(head)
-        return ea.Atlas.load(SIMULATED_ATLAS)
+        return ea.Atlas.load(EXAMPLE_ATLAS)
 
     monkeypatch.setattr("earatlas.studio.heads.learn", learn)
     directions = [[float(a), e] for e in (-20.0, 25.0) for a in range(-168, 180, 24)]
@@ -303,7 +304,7 @@ def test_heads(page: Page, tmp_path: Path) -> None:
     described = page.wait(page.post("heads/simulated/describe").json())["result"]
     assert described["held_out"]["median_degrees"] < 2
     submitted = page.post(
-        "heads", params={"name": "m.atlas"}, content=SIMULATED_ATLAS.read_bytes()
+        "heads", params={"name": "m.atlas"}, content=EXAMPLE_ATLAS.read_bytes()
     ).json()
     assert page.wait(submitted)["result"]["directions"] == described["directions"]
     broken = page.post("heads", params={"name": "m.atlas"}, content=b"not an atlas").json()
@@ -315,7 +316,7 @@ def test_heads(page: Page, tmp_path: Path) -> None:
 
 def test_head_given_at_start(tmp_path: Path) -> None:
     """A given head comes first; scenes cannot be rendered with an atlas alone."""
-    with studio_page(tmp_path, Limits(workers=1), head=SIMULATED_ATLAS) as page:
+    with studio_page(tmp_path, Limits(workers=1), head=EXAMPLE_ATLAS) as page:
         heads = page.get("heads").json()["heads"]
         assert [head["id"] for head in heads] == ["given", "people", "simulated"]
         talkers = [{"voice": 0, "azimuth": 0, "elevation": 0}]
@@ -326,10 +327,10 @@ def test_head_given_at_start(tmp_path: Path) -> None:
 def test_heads_are_kept_renamed_and_removed(tmp_path: Path) -> None:
     """A later studio with the same folder has the head; those of the studio cannot be changed."""
     with studio_page(tmp_path) as page:
-        added = page.post("heads", params={"name": "a.atlas"}, content=SIMULATED_ATLAS.read_bytes())
+        added = page.post("heads", params={"name": "a.atlas"}, content=EXAMPLE_ATLAS.read_bytes())
         head = added.json()["head"]["id"]
         assert page.wait(added.json())["state"] == "done"
-        assert page.get(f"heads/{head}/atlas").content == SIMULATED_ATLAS.read_bytes()
+        assert page.get(f"heads/{head}/atlas").content == EXAMPLE_ATLAS.read_bytes()
         renamed = page.post(f"heads/{head}", json={"name": "../my\nears"}).json()["head"]
         assert renamed["name"] == "myears"
         for path in ("heads/people", "heads/people/atlas"):
@@ -455,7 +456,7 @@ def test_preview(mixture_wav: bytes, tmp_path: Path) -> None:
 
     path = tmp_path / "party.wav"
     path.write_bytes(mixture_wav)
-    view = _preview(_load_atlas(str(SIMULATED_ATLAS)), path, SeparationOptions(2))
+    view = _preview(_load_atlas(str(EXAMPLE_ATLAS)), path, SeparationOptions(2))
     found = np.array([source["direction"] for source in view["sources"]])
     errors = ea.great_circle_error(np.array(PLACES)[:, None], found[None])
     assert errors.min(axis=1).max() < 12
@@ -576,7 +577,7 @@ def test_messages_name_no_options(tmp_path: Path) -> None:
     soundfile.write(file, np.random.default_rng(0).normal(size=(16_000, 4)) / 10, 16_000)
     (tmp_path / "out").mkdir()
     request = {
-        "atlas": str(SIMULATED_ATLAS), "head": "mine", "file": str(file), "name": "mine.wav",
+        "atlas": str(EXAMPLE_ATLAS), "head": "mine", "file": str(file), "name": "mine.wav",
         "folder": str(tmp_path / "out"),
     }  # fmt: skip
     result, _ = Tasks(lambda message: None).run("separate", request, b"")

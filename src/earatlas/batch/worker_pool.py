@@ -33,7 +33,7 @@ from typing import Any
 from earatlas.batch.job import BatchJob, Outcome, process_file
 from earatlas.batch.sidecar import Recipe
 from earatlas.files import recover_scratch
-from earatlas.threads import single_threaded
+from earatlas.threads import ONE_THREAD_ENVIRONMENT, single_threaded
 
 __all__ = ["ShareCallback", "run_parallel", "run_serial"]
 
@@ -45,10 +45,6 @@ _SHUTDOWN_SECONDS = 10.0  # s, upper limit of the wait for a pool to notice that
 _PROCESS_ENDED_MESSAGE = (
     "its process was ended by the system. The file may need more memory than available, or crash "
     "a library that reads it."
-)
-# One BLAS thread per process: multithreaded products of small matrices compete for the cores.
-_ONE_THREAD = dict.fromkeys(
-    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 
 
@@ -161,7 +157,7 @@ def _create_pool(scratch: Path, jobs: int, context: _TrackingContext) -> Any:
             jobs,
             initializer=_initialize_worker,
             initargs=(os.getpid(), scratch),
-            env=_ONE_THREAD,
+            env=ONE_THREAD_ENVIRONMENT,
             timeout=None,
             context=context,
         )

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from earatlas.atlas import PACKAGED_ATLASES, PEOPLE, Atlas
+from earatlas.atlas import Atlas
 from earatlas.cli.adaptation_text import format_adaptation, format_segments
 from earatlas.cli.console import print_note, progress
 from earatlas.cli.outputs import OutputFiles, is_atlas
@@ -20,6 +20,7 @@ from earatlas.errors import InputError
 from earatlas.features.audio_files import read_audio
 from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.files import output_folder
+from earatlas.packaged_atlases import PACKAGED_ATLASES, PEOPLE
 
 __all__ = ["LISTENER_FILE", "ChosenAtlas", "is_recording", "split_atlas"]
 

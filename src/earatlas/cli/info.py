@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from earatlas.atlas import PEOPLE, PEOPLE_ATLAS, Atlas
+from earatlas.atlas import Atlas
 from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.console import out, print_json, print_line, progress
 from earatlas.cli.options import (
@@ -33,6 +33,7 @@ from earatlas.errors import InputError
 from earatlas.hrtf.diagnosis import HeadReport, coverage_map, diagnose, format_coverage
 from earatlas.hrtf.head import Head
 from earatlas.localization.learned_head import LearnedHead
+from earatlas.packaged_atlases import PEOPLE, PEOPLE_ATLAS
 from earatlas.wording import format_error, unit_field
 
 __all__ = ["app", "info"]

@@ -35,6 +35,7 @@ from earatlas.numerics import distinct, quantile
 from earatlas.types import Array, Complex, Mask, Single
 
 __all__ = [
+    "DB_PER_RADIAN",
     "ChannelDistortion",
     "DistortionKind",
     "DistortionSettings",
@@ -42,7 +43,7 @@ __all__ = [
     "find_distortion",
 ]
 
-_DB_PER_RADIAN = 20 / math.log(10)  # a phase counts as much as the log-magnitude of its size
+DB_PER_RADIAN = 20 / math.log(10)  # a phase counts as much as the log-magnitude of its size
 
 
 class DistortionKind(StrEnum):
@@ -194,7 +195,7 @@ def _phase_errors(phasors: Complex, references: NDArray[np.complex64]) -> Array:
     """Return the squared phase errors (N, ...) in dB² of phasors (F, ...), given those (N, F)."""
     mean = (phasors.conj() / max(len(phasors), 1)).astype(np.complex64)
     similarity = (references @ mean).real.astype(np.float64)
-    errors: Array = _DB_PER_RADIAN**2 * (2 - 2 * similarity)
+    errors: Array = DB_PER_RADIAN**2 * (2 - 2 * similarity)
     return errors
 
 
@@ -221,7 +222,7 @@ def _residual_db(
     slopes = np.concatenate(
         [
             head.level_db[np.ix_(others, np.flatnonzero(used))] - levels,
-            _DB_PER_RADIAN
+            DB_PER_RADIAN
             * np.angle(head.phasors[np.ix_(others, np.flatnonzero(used))] * phasors.conj()),
         ],
         axis=1,
@@ -229,7 +230,7 @@ def _residual_db(
     wanted = np.concatenate(
         [
             bands.level_db[used] - levels,
-            _DB_PER_RADIAN * np.angle(bands.phasors[used] * phasors.conj()),
+            DB_PER_RADIAN * np.angle(bands.phasors[used] * phasors.conj()),
         ]
     )
     gram = slopes @ slopes.T

@@ -26,6 +26,7 @@ from enum import StrEnum
 import numpy as np
 
 from earatlas.features.channel_distortion import (
+    DB_PER_RADIAN,
     DistortionKind,
     DistortionSettings,
     HeadRatios,
@@ -42,8 +43,6 @@ __all__ = [
     "find_input_faults",
     "low_band_delays",
 ]
-
-_DB_PER_RADIAN = 20 / math.log(10)  # a phase counts as much as the log-magnitude of its size
 
 
 class InputFault(StrEnum):
@@ -212,7 +211,7 @@ def _delay_grid(limit_seconds: float) -> Array:
 def _variation_db(level_db: Array, phase_radians: Array) -> Array:
     """Return the RMS (...,) over frequency of a log-ratio (..., F) without its mean level."""
     deviation = level_db - level_db.mean(axis=-1, keepdims=True)
-    variation: Array = np.sqrt((deviation**2 + (_DB_PER_RADIAN * phase_radians) ** 2).mean(axis=-1))
+    variation: Array = np.sqrt((deviation**2 + (DB_PER_RADIAN * phase_radians) ** 2).mean(axis=-1))
     return variation
 
 

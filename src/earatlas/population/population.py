@@ -118,10 +118,6 @@ class Population:
         residual = np.maximum(residual, 2.0**-14)
         return replace(self, mean=mean, loadings=loadings, residual=residual)
 
-    def with_shared(self, shared: float) -> Population:
-        """Return the population with another share ρ."""
-        return replace(self, shared=shared)
-
 
 def fit_population(
     charts: SharedCharts,

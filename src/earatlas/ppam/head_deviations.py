@@ -24,14 +24,14 @@ from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.neighbours import nearest_neighbours
 from earatlas.geometry.spaces import Sphere
+from earatlas.packaged_atlases import PEOPLE_ATLAS
 from earatlas.ppam.cue_bands import CueBands
 from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.ppam.model import PPAM
 from earatlas.types import Array
 
-__all__ = ["PEOPLE_ATLAS", "HeadDeviations", "people_deviations", "read_deviations"]
+__all__ = ["HeadDeviations", "people_deviations", "read_deviations"]
 
-PEOPLE_ATLAS = Path(__file__).parents[1] / "data" / "people.atlas"
 # Evidence: docs/figures/settings/localization.md, "head_mismatch".
 _RESIDUAL_SHARE = 0.3  # c
 

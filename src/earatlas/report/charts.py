@@ -18,6 +18,7 @@ from earatlas.plotting.posterior_maps import cell_edges
 from earatlas.types import Array
 
 __all__ = [
+    "ELEVATION_TICKS",
     "Chart",
     "Ticks",
     "line_chart",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 Ticks = Sequence[tuple[float, str]]  # (position as a fraction of the axis, label)
+ELEVATION_TICKS = [(0.0, "−90°"), (0.25, "−45°"), (0.5, "0°"), (0.75, "45°"), (1.0, "90°")]
 
 _TRANSLUCENT = ' class="clear"'
 

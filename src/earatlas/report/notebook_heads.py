@@ -12,7 +12,7 @@ from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head, MeasuredCues
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.plotting.palette import ILD_LIMIT_DB, LEFT_EAR, RIGHT_EAR, source_colour
-from earatlas.report.charts import Chart
+from earatlas.report.charts import ELEVATION_TICKS, Chart
 from earatlas.report.images import ild_image
 from earatlas.report.notebook_parts import fact_list, framed, heading
 from earatlas.report.sections import colour_scale
@@ -25,7 +25,6 @@ __all__ = ["head_view", "learned_head_view"]
 _CELL_DEGREES = 5.0  # width of the cells of a head's map
 
 _AZIMUTHS = [(0.0, "180°"), (0.25, "90° left"), (0.5, "0°"), (0.75, "90° right"), (1.0, "180°")]
-_ELEVATIONS = [(0.0, "−90°"), (0.25, "−45°"), (0.5, "0°"), (0.75, "45°"), (1.0, "90°")]
 
 
 def head_view(head: Head) -> str:
@@ -77,7 +76,7 @@ def _head_map(head: Head) -> str:
         'class="clear">',
         "aspect-ratio:2/1",
         _AZIMUTHS,
-        _ELEVATIONS,
+        ELEVATION_TICKS,
         colour_scale((LEFT_EAR, "transparent", RIGHT_EAR), "left louder", "right louder")
         + '<li><span class="swatch missing"></span> not measured</li>',
     ).html()
@@ -118,4 +117,4 @@ def _chart_centres(head: LearnedHead) -> str:
         f'<svg viewBox="0 0 360 180" role="img" aria-label="Centres of the charts">{dots}</svg>'
     )
     caption = "Centres of the charts <span>azimuth and elevation</span>"
-    return Chart(caption, inside, "aspect-ratio:2/1", _AZIMUTHS, _ELEVATIONS).html()
+    return Chart(caption, inside, "aspect-ratio:2/1", _AZIMUTHS, ELEVATION_TICKS).html()

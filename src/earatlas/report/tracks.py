@@ -17,7 +17,14 @@ import numpy as np
 from earatlas.plotting.palette import LEVEL_RANGE_DB, source_colour, source_numbers
 from earatlas.plotting.posterior_maps import cell_edges
 from earatlas.plotting.tracks import continuous_runs, marginal_bands
-from earatlas.report.charts import Chart, Ticks, number_mark, tick_values, time_ticks
+from earatlas.report.charts import (
+    ELEVATION_TICKS,
+    Chart,
+    Ticks,
+    number_mark,
+    tick_values,
+    time_ticks,
+)
 from earatlas.separation.result import SourceSummary, SourceTrack
 from earatlas.types import Array, Indices
 
@@ -25,7 +32,6 @@ __all__ = ["direction_charts", "source_charts", "track_charts"]
 
 # Ticks of both axes: position as a fraction of the axis, and label.
 _AZIMUTHS = [(0.0, "180°"), (0.25, "90° right"), (0.5, "0°"), (0.75, "90° left"), (1.0, "180°")]
-_ELEVATIONS = [(0.0, "−90°"), (0.25, "−45°"), (0.5, "0°"), (0.75, "45°"), (1.0, "90°")]
 
 
 def track_charts(sources: Sequence[SourceSummary]) -> str:
@@ -63,7 +69,7 @@ def direction_charts(
                 elevations.add(m, track.directions[:, 1], band[:, 1])
     note = "<span>over time, with 90 % band</span>"
     charts = azimuths.html(f"Azimuth {note}", _AZIMUTHS)
-    return charts + elevations.html(f"Elevation {note}", _ELEVATIONS) if elevation else charts
+    return charts + elevations.html(f"Elevation {note}", ELEVATION_TICKS) if elevation else charts
 
 
 def _level_chart(sources: Sequence[SourceSummary]) -> str:

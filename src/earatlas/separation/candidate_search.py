@@ -185,8 +185,8 @@ def convex_weights(
     (G, N), w_0, interval = p.shape, settings.diffuse_weight, settings.prune_interval
     active, w = np.arange(G), np.full(G, (1 - w_0) / G, dtype=np.float32)
     for i in range(iterations):
-        inverse = 1 / (w @ p + w_0 * diffuse)
-        w = w * (p @ inverse) / N
+        inverse = 1 / (w @ p + w_0 * diffuse)  # 1 / p_n with p_n = Σ_g w_g p_gn + w_0 p_0n
+        w = w * (p @ inverse) / N  # w_g ← mean_n w_g p_gn / p_n
         w_0 = w_0 * float(diffuse @ inverse) / N
         if i % interval == interval - 1 and i + 1 < iterations:
             keep = w > 0.01 / (G * (iterations - i))

@@ -231,16 +231,21 @@ class VESSL:
         observed = bins.statistics(state.assignments)
         statistics = observed if self.prior_statistics is None else observed + self.prior_statistics
         every_chart = all_charts or not state.free_energies  # the first iteration does
+        # E-XZ: q(s_m, u_m, z_m) ∝ p(s_m, u_m, z_m) exp(τ Σ_n q_mn log p(y_n | s_m))
         sources = self._source_posteriors(statistics, state, every_chart=every_chart)
-        cues, squares = cue_moments(sources)
+        cues, squares = cue_moments(sources)  # E[s_m], E[s_m²]
+        # M: v_d = (Σ_mn q_mn E[(y_nd - s_md)²] + n_v v_0d) / (Σ_mn q_mn + n_v)
         errors = statistics.expected_squared_errors(cues, squares)
         v = self.noise_variances(errors, statistics.counts)
+        # E-W: q_mn ∝ λ_mc exp E[log p(y_n | s_m)]
         q, evidence = self._assign(cues, squares, v, state.mixing_weights, blocks)
+        # F_τ = Σ_n log Σ_m λ_mc exp E[log p(y_n | s_m)] - Σ_m KL_m / τ + log p(v, λ)
         free_energy = evidence - sum(s.kl_divergence for s in sources) / model.frame_weight
         free_energy += self.log_prior(v, state.mixing_weights)
         if self.prior_statistics is not None:
             free_energy += expected_log_likelihood(self.prior_statistics, cues, squares, v)
         free_energies = (*state.free_energies, free_energy)
+        # M: λ_mc ∝ Σ_(n in cell c) q_mn + n_λ
         counted = q if blocks is None else q * self._blocks(blocks)[1]  # once per block
         return VESSLState(q, v, self.mixing_weights(counted), sources, free_energies)
 

@@ -35,7 +35,6 @@ from earatlas.types import Array, Complex, Single
 
 __all__ = ["SpeakerSplitMerge", "SpeakerTestSettings"]
 
-_PARTS_PER_HOP = 1.0  # those of demixing cost their bins, so that each is alone in a hop
 _HOPS_PER_PART = 64  # hops whose frames are computed in one part
 
 
@@ -181,7 +180,7 @@ class SpeakerSplitMerge:
         relative = np.stack([self._space.rotated(direction, -yaw) for direction in directions])
         reverberant = front_end.reverberation.slow_decay
         parts = self._split_similarity(masks, mask_frames, relative, reverberant=reverberant)
-        similarity = SpreadComputation(parts, _PARTS_PER_HOP)
+        similarity = SpreadComputation(parts)  # those of demixing cost their bins: one per hop
         self._test = _SplitTest(track.id, step, directions, reverberant, similarity)
 
     def _decide_split(

@@ -36,8 +36,6 @@ from earatlas.tracking.track_posterior import TrackPosterior
 
 __all__ = ["TrackPosteriorSettings", "TrackPosteriors"]
 
-_PARTS_PER_HOP = 1.0  # a part takes up to 20 ms for 2700 directions
-
 
 # Evidence: docs/figures/settings/streaming.md, "track_posteriors".
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,8 @@ class TrackPosteriors:
                 if likelihood is not None:
                     cues = statistics.get(track.id)
                     parts = self._points(likelihood, cues, onsets, len(confirmed), yaw)
-                    self._pending[track.id] = SpreadComputation(parts, _PARTS_PER_HOP)
+                    # One part per hop, which takes up to 20 ms for 2700 directions.
+                    self._pending[track.id] = SpreadComputation(parts)
         self._other_head = self._is_other_head(confirmed)
 
     def advance(self, tracker: OnlineTracker) -> None:

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from earatlas.atlas import EXAMPLE_ATLAS, Atlas, learn
+from earatlas.atlas import Atlas, learn
 from earatlas.errors import InputError
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.diagnosis import coverage_map, diagnose
 from earatlas.hrtf.head import Head
 from earatlas.hrtf.loading import open_head
 from earatlas.hrtf.simulated import simulated_head
+from earatlas.packaged_atlases import EXAMPLE_ATLAS
 from earatlas.studio.progress import ProgressReporter
 
 __all__ = [

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from earatlas.errors import InputError
+from earatlas.packaged_atlases import EXAMPLE_ATLAS, PEOPLE_ATLAS
 from earatlas.studio.archives import download_names, safe_stem
 from earatlas.studio.jobs import Job
 from earatlas.studio.safety import Limits, display_name
 
 __all__ = [
-    "PEOPLE_ATLAS",
-    "SIMULATED_ATLAS",
     "HeadEntry",
     "RecordingEntry",
     "Session",
@@ -29,11 +28,6 @@ __all__ = [
     "Uploads",
     "stored_heads",
 ]
-
-# The same files as earatlas.atlas.PEOPLE_ATLAS and EXAMPLE_ATLAS, without importing numerical
-# libraries.
-PEOPLE_ATLAS = Path(__file__).parents[1] / "data" / "people.atlas"
-SIMULATED_ATLAS = PEOPLE_ATLAS.with_name("simulated.atlas")
 
 _HEADS = "heads"  # folder of the learned heads, in that of the studio
 _HEAD_NAME = "name.txt"  # displayed name of a head, in its folder; absent: incomplete
@@ -373,7 +367,7 @@ class Sessions:
             session.heads["given"] = HeadEntry("given", self._head.stem, self._head)
         session.heads["people"] = HeadEntry("people", "People", PEOPLE_ATLAS)
         session.heads["simulated"] = HeadEntry(
-            "simulated", "Simulated head", SIMULATED_ATLAS, built_in=True
+            "simulated", "Simulated head", EXAMPLE_ATLAS, built_in=True
         )
         kept = [replace(head) for head in self._stored_heads if head.atlas.is_file()]
         session.heads |= {head.id: head for head in kept}

@@ -14,12 +14,12 @@ from typing import Any
 
 from earatlas.atlas import Atlas
 from earatlas.errors import EaratlasWarning, InputError
+from earatlas.packaged_atlases import EXAMPLE_ATLAS, PEOPLE_ATLAS
 from earatlas.studio import heads, recordings, scenes
 from earatlas.studio.explainer import explainer
 from earatlas.studio.live import LiveListener
 from earatlas.studio.pictures import write_pictures
 from earatlas.studio.progress import ProgressReporter
-from earatlas.studio.session import PEOPLE_ATLAS, SIMULATED_ATLAS
 
 __all__ = ["Tasks"]
 
@@ -62,7 +62,7 @@ class Tasks:
             "rename": lambda request: recordings.rename_sources(request, self._reporter),
             "render": lambda request: scenes.render(request, self._reporter),
             "explainer": lambda request: explainer(
-                _load_atlas(str(SIMULATED_ATLAS)), Path(request["folder"]), self._reporter
+                _load_atlas(str(EXAMPLE_ATLAS)), Path(request["folder"]), self._reporter
             ),
             "pictures": lambda request: write_pictures(request, self._reporter),
             "live_begin": self._live_begin,

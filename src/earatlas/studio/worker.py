@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from earatlas.errors import InputError
+from earatlas.threads import ONE_THREAD_ENVIRONMENT
 
 __all__ = ["MessageHandler", "Worker", "WorkerEndedError", "serve"]
 
@@ -30,10 +31,6 @@ MessageHandler = Callable[[dict[str, Any]], None]
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from earatlas.studio.worker import serve; serve()"
-)
-# One thread per process: products of small matrices are slower with several threads.
-_ONE_THREAD = dict.fromkeys(
-    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 
 
@@ -51,7 +48,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C only reaches the server, which kills the worker
-            env={**os.environ, **_ONE_THREAD},
+            env={**os.environ, **ONE_THREAD_ENVIRONMENT},
         )
 
     @property
