@@ -264,26 +264,26 @@ def test_stale_rows_are_confirmed_if_repetitions_agree(
 @pytest.mark.parametrize(
     ("first", "second", "agree"),
     [
-        (1.0, 1.0209, True),
-        (1.0, 1.0211, False),
-        (40.0, 40.059, True),
-        (-40.0, -40.061, False),
+        (1.0, 1.0229, True),
+        (1.0, 1.0231, False),
+        (40.0, 40.139, True),
+        (-40.0, -40.141, False),
         (float("nan"), float("nan"), True),
         ({"a": [1, None]}, {"a": [1, None]}, True),
         ({"a": [1, 2]}, {"a": [1]}, False),
         ({"a": 1}, {"b": 1}, False),
         ("text", "text", True),
         ("text", 1, False),
-        ({"mean": 50.0, "std": 6.0}, {"mean": 50.0, "std": 6.07}, True),
-        ({"mean": 50.0, "std": 6.0}, {"mean": 50.0, "std": 6.08}, False),
+        ({"mean": 50.0, "std": 6.0}, {"mean": 50.0, "std": 6.18}, True),
+        ({"mean": 50.0, "std": 6.0}, {"mean": 50.0, "std": 6.19}, False),
         ({"mean": 1.0, "std": 1.0}, {"mean": 1.0, "std": 1.03}, False),
         (pack_array([0.0, 50.0, 100.0]), pack_array([0.0, 50.1, 100.1]), True),
-        (pack_array([0.0, 50.0, 100.0]), pack_array([0.0, 50.3, 100.0]), False),
+        (pack_array([0.0, 50.0, 100.0]), pack_array([0.0, 50.5, 100.0]), False),
         (pack_array([0.0, 1.0]), pack_array([[0.0, 1.0]]), False),
     ],
 )
 def test_results_agree_within_tolerances(first: Any, second: Any, agree: bool) -> None:
-    """Numbers agree to 0.02 and a thousandth; names, lengths and shapes must be the same."""
+    """Numbers agree to 0.02 and three thousandths; names, lengths and shapes must be the same."""
     assert (first_difference(first, second) is None) is agree
 
 

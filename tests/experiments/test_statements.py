@@ -113,9 +113,11 @@ def test_silent_estimates_are_left_out_and_counted() -> None:
     voices = [ea.synthetic_speech(1.0, seed=m) for m in range(2)]
     directions = [[30.0, 10.0], [-50.0, 0.0]]
     scene = ea.render_scene(ea.simulated_head(directions), voices, directions)
-    one = scene.images * np.array([1.0, 0.0])[:, None, None]
-    evaluated = _evaluate(scene, {"whole": scene.images, "lost": one}, {})
-    whole, lost = evaluated["whole"], evaluated["lost"]
+    silenced = scene.images * np.array([1.0, 0.0])[:, None, None]
+    found = _evaluate(scene, {"lost": silenced, "whole": scene.images}, {"lost": scene.directions})
+    whole, lost = found["whole"], found["lost"]
     assert (whole["lost"], lost["lost"]) == (0, 1)
     assert (whole["SDR"]["n"], lost["SDR"]["n"]) == (4, 2), "both ears of each source"
+    assert lost["azimuth"]["mean"] == 0
+    assert "azimuth" not in whole
     assert lost["SDR"]["mean"] > 20

@@ -265,10 +265,13 @@ def _pooled_by_head(
     heads: Sequence[str] = PAGE_HEADS,
 ) -> list[dict[str, float]]:
     """Return the pooled measure of a method, one per head."""
-    rows_by_head = [select_rows(rows_of_heads(rows, head), sources=sources) for head in heads]
-    return [
-        pool(r["result"]["methods"][method][what] for r in selected) for selected in rows_by_head
-    ]
+    pooled = []
+    for head in heads:
+        selected = select_rows(rows_of_heads(rows, head), sources=sources)
+        results = [r["result"]["methods"].get(method, {}) for r in selected]
+        # After an interruption a mixture may lack the methods of a part.
+        pooled.append(pool(result[what] for result in results if what in result))
+    return pooled
 
 
 def findings(rows: Sequence[Row]) -> str:
