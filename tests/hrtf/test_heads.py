@@ -195,12 +195,14 @@ def test_invalid_tables_are_rejected(tmp_path: Path, content: bytes, words: str)
 def test_tables_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Missing files, folders, too long names, and missing permission are errors."""
     (tmp_path / "d.csv").mkdir()
+    (tmp_path / "talker.wav").touch()
     for name, words in (
         ("gone.csv", "head must be an existing file"),
         ("d.csv", "head must be a file, got the folder"),
         ("x" * 5_000 + ".csv", "head must be an existing file"),
         ("x" * 5_000, "Check the name"),
         (".", "the folder"),
+        ("talker.wav", r"the file '.*talker.wav'. Name the measurement of the head"),
     ):
         with pytest.raises(InputError, match=words):
             ea.open_head(tmp_path / name)

@@ -89,8 +89,11 @@ def open_head(
                 source, kind=kind, channels=channels, duplicates=duplicates, wrong_way=wrong_way,
                 image=image, progress=progress,
             )  # fmt: skip
-    found = "the folder" if os.path.isdir(source) else "the name"
-    remedy = "Check the name."
+    found, remedy = "the name", "Check the name."
+    if os.path.isdir(source):
+        found, remedy = "the folder", "Name a file in it."
+    elif os.path.exists(source):
+        found, remedy = "the file", "Name the measurement of the head."
     if str(source).lower().endswith(".atlas") or str(source) == "people":
         found, remedy = "the atlas", "Name the measured head from which it was learned."
     raise InputError(
