@@ -157,7 +157,7 @@ def moving_mean(
 def quantile(values: ArrayLike, level: float) -> float:
     """Return a quantile of values, interpolated linearly as by `numpy.quantile`.
 
-    NumPy's imports its masked arrays, which takes as long as localizing a second of sound.
+    NumPy's function imports its masked arrays, which takes longer than localizing a short sound.
 
     >>> quantile([4.0, 1.0, 2.0], 0.75)
     3.0
