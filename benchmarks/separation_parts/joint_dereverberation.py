@@ -7,8 +7,8 @@ powers of the sources are those of a nonnegative matrix factorization (NMF), as 
     C = Σ_f (Σ_mt |y_mft|² / r_mft + log r_mft) - 2 T log |det W_f|
 
 W_f (2, 2) are the first columns of P_f. Each update is a rank-one change y_m ← y_m - v_m s, where s
-is one of the sources or one delayed channel; the v that minimize C are known in closed form, so that
-C never increases.
+is one of the sources or one delayed channel; the v that minimize C are known in closed form, so C
+never increases.
 
     F, T, M, L   frequencies, frames, sources (2), taps
     X (2, F, T)  Y (M, F, T)  r (M, F, T)  P (F, M, 2 + 2 L)
