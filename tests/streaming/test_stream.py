@@ -18,6 +18,7 @@ from earatlas.streaming.hops import (
     StreamOutput,
 )
 from earatlas.streaming.online_demixing import OnlineDemixer
+from earatlas.streaming.online_masks import OnlineMasks
 from earatlas.streaming.online_steering import SteeringSettings
 from earatlas.tracking.online import OnlineTracker
 from earatlas.tracking.online_track import TrackEvent
@@ -139,6 +140,53 @@ def test_snapshot_continues_identically(
         assert report.to_dict() == expected.to_dict()
         for one, other in zip(report.sources, expected.sources, strict=True):
             np.testing.assert_array_equal(one.samples, other.samples)
+
+
+def test_updates_are_spread_over_hops(
+    reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene
+) -> None:
+    """A copy that is made while updates are in progress continues as the stream itself."""
+    x, hop = scene.mixture.samples, 256
+    live = reverberant_atlas.live(rate=RATE)
+    live.push(x[:, : 100 * hop])
+    copies, busy = [], 0
+    for k in range(100, 116):
+        update = live._rendering._update
+        if update is not None and update.filters is not None:
+            busy += 1
+            if busy in (1, 3):
+                copies.append((k, live.snapshot()))
+        live.push(x[:, k * hop : (k + 1) * hop])
+    assert busy > 3
+    expected = live.push(x[:, 116 * hop : 120 * hop])
+    for k, copied in copies:
+        copied.push(x[:, k * hop : 116 * hop])
+        report = copied.push(x[:, 116 * hop : 120 * hop])
+        assert report.to_dict() == expected.to_dict()
+        for one, other in zip(report.sources, expected.sources, strict=True):
+            np.testing.assert_array_equal(one.samples, other.samples)
+
+
+def test_cues_are_inferred_again_if_a_track_is_added(
+    reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene
+) -> None:
+    """The sound of a new track was assigned to the other one, whose cues have too much noise."""
+    separator = reverberant_atlas.separator
+    layout = separator.layout
+    x, window, hop = scene.mixture.samples, layout.window, layout.window // 4
+
+    def noise(*, again: bool) -> float:
+        """Return the noise of the cues relative to that of the head, once a track was added."""
+        masks, frames = OnlineMasks(separator, hop / layout.rate), []
+        for t in range(100):
+            masks.append(x[:, t * hop : t * hop + window])
+            frames.append(masks.latest_frame)
+            if t == 91:
+                masks.update({1: PAIR[0]}, {})
+        masks.update({1: PAIR[0], 2: PAIR[1]}, {}, frames if again else ())
+        return float(np.median(masks._noise / separator.source_model.noise))
+
+    assert 0.5 < noise(again=True) < 0.8 * noise(again=False)
 
 
 @pytest.mark.parametrize("hops", [(7, 7), (8, 3), (16, 5)])

@@ -441,3 +441,46 @@ def test_fir_demixer_separates_reverberant_noise(
 
     assert sdr(mixture[:, late : late + output.shape[1]]) < 2
     assert 8 < sdr(output) < 30
+
+
+def test_three_steering_vectors_follow_clusters_of_bins() -> None:
+    """With half of the bins shared by two of three tracks, all vectors are close to the truth.
+
+    Masks of a few frequencies are wrong; above the band of phases, their neighbours correct them.
+    """
+    rng = np.random.default_rng(3)
+    filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=2, synthesis_hops=2)
+    F, T = len(filterbank.frequencies_hz) - 1, 300
+    phases = np.array([-2.0, 0.1, 2.1]) + 0.2 * rng.normal(size=(F, 3))
+    truth = np.stack([np.ones((F, 3)), np.exp(1j * phases)], axis=1) / np.sqrt(2)
+    active = rng.random((3, 1, T)).argsort(axis=0) < rng.integers(1, 3, size=T)
+    noise = rng.normal(size=(2, 3, F, T))
+    y = (noise[0] + 1j * noise[1]) * active
+    q = np.abs(y) ** 2 + 1e-9
+    q /= q.sum(axis=0)
+    wrong = [70, 85, 100]
+    q[:, wrong] = q[[1, 2, 0]][:, wrong]
+
+    def errors(max_phase_hz: float) -> Array:
+        steering = OnlineSteeringVectors(
+            filterbank,
+            FREQUENCIES_HZ,
+            SteeringSettings(),
+            DemixingSettings(),
+            max_phase_hz=max_phase_hz,
+        )
+        for x in np.einsum("fam,mft->taf", truth, y):
+            assert steering.advance()
+            steering.append(x)
+        steering.update((1, 2, 3), q, 0.0)
+        vectors = steering.vectors
+        assert vectors is not None
+        vectors = vectors * steering.ear_levels.T[:, :, None]
+        vectors = vectors / np.sqrt((np.abs(vectors) ** 2).sum(axis=1, keepdims=True))
+        error: Array = 1 - np.abs((truth.conj() * vectors).sum(axis=1)) ** 2
+        return error
+
+    corrected = errors(1000.0)
+    assert np.median(corrected) < 1e-2
+    assert corrected[wrong].max() < 0.05
+    assert errors(np.inf)[wrong].min() > 0.1

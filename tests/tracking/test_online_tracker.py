@@ -445,6 +445,25 @@ def test_tracks_with_the_largest_gain_are_rendered(reverberant_atlas: ea.Atlas) 
     assert select() == (1, 3)
 
 
+def test_third_track_stays_without_a_hit(reverberant_atlas: ea.Atlas) -> None:
+    """In anechoic sound a third talker is rendered for 4 s without a hit, once it was active."""
+    stage = reverberant_atlas.live()._rendering
+    tracks = [make_track(i, (40.0 * i, 0.0)) for i in (1, 2, 3)]
+    for track, gain, hit in zip(tracks, (0.5, 0.4, 0.1), (10.0, 10.0, 7.0), strict=True):
+        track.gain = gain
+        track.register_hit(hit)
+
+    def select(now: float, *, reverberant: bool = False) -> tuple[int, ...]:
+        return stage._ranked(tracks, now, reverberant=reverberant)
+
+    assert select(8.0) == (1, 2, 3)
+    assert select(10.0) == (1, 2)
+    stage._selected = (1, 2, 3)
+    assert select(10.0) == (1, 2, 3)
+    assert select(11.5) == (1, 2)
+    assert select(10.0, reverberant=True) == (1, 2)
+
+
 def test_low_likelihood_track_is_merged_or_deleted(tracker: OnlineTracker) -> None:
     """On one cone the id with the larger total gain is kept; a single track is not deleted."""
     older, newer, distant = (
