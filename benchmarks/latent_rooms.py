@@ -69,7 +69,7 @@ def learned_models(training: ea.Head, head: ea.Head, latent: list[int]) -> dict[
 
 
 def main() -> None:
-    """Print the errors of all models in rooms that none of them has seen."""
+    """Print the errors of all models in other rooms, and of models learned in these rooms."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--head", default="cipic_021")
     parser.add_argument("--count", type=int, default=24, help="talkers per condition")

@@ -165,9 +165,12 @@ STREAM = [
     ],
     [
         Box("streaming.speaker_split_merge", "one talker or two", 1),
-        Box("streaming.online_demixing", "steering vectors, Wiener filter", 2),
+        Box("streaming.online_steering", "steering vectors, from the last 6 s", 2),
     ],
-    [Box("streaming.fir_demixing", "FIR filters of static pairs", 2)],
+    [
+        Box("streaming.online_demixing", "Wiener filter of each frame", 2),
+        Box("streaming.fir_demixing", "FIR filters of static pairs", 2),
+    ],
     [Box("streaming.renderer", "signals at a fixed latency", 2)],
     [Box("streaming.report", "LiveReport: sources and samples", 3)],
 ]
@@ -188,7 +191,7 @@ EDGES: dict[str, Edges] = {
         6: [(1, 1, ""), (2, 1, "")],
         7: [(1, 0, "no"), (1, 2, "yes")],
     },
-    "flow_stream.svg": {4: [(1, 0, "")]},
+    "flow_stream.svg": {4: [(1, 0, ""), (1, 1, "")]},
 }
 
 

@@ -16,6 +16,7 @@ from earatlas.numerics import (
     logistic,
     logsumexp,
     moving_mean,
+    quantile,
 )
 
 
@@ -88,3 +89,14 @@ def test_linear_assignment(shape: tuple[int, int], rng: np.random.Generator) -> 
         assert len(set(columns.tolist())) == min(shape)
         total = cost[scipy.optimize.linear_sum_assignment(cost)].sum()
         assert cost[rows, columns].sum() == total
+
+
+@pytest.mark.parametrize(
+    "values", [[3.0], [4.0, 1.0, 2.0], [np.inf] * 3, [1.0, np.nan, 2.0], [5.0, -2.0, 0.5, 9.0]]
+)
+@pytest.mark.parametrize("level", [0.0, 0.3, 0.5, 1.0])
+def test_quantile(values: list[float], level: float) -> None:
+    """Quantiles agree with NumPy's, also those of infinite values and of a NaN."""
+    with np.errstate(invalid="ignore"):  # NumPy's subtracts infinite values
+        expected = np.quantile(values, level) if np.isfinite(values).all() else values[1]
+    np.testing.assert_allclose(quantile(values, level), expected, rtol=1e-12)

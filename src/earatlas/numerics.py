@@ -155,9 +155,10 @@ def moving_mean(
 
 
 def quantile(values: ArrayLike, level: float) -> float:
-    """Return a quantile of values, interpolated linearly as by `numpy.quantile`.
+    """Return a quantile of one or more values, interpolated linearly as by `numpy.quantile`.
 
-    NumPy's function imports its masked arrays, which takes longer than localizing a short sound.
+    NumPy's function imports its masked arrays, which takes longer than localizing a short sound. As
+    with that function, the quantile of values with a NaN is NaN.
 
     >>> quantile([4.0, 1.0, 2.0], 0.75)
     3.0
@@ -165,8 +166,10 @@ def quantile(values: ArrayLike, level: float) -> float:
     ordered = np.sort(np.asarray(values, dtype=np.float64), axis=None)
     rank = level * (len(ordered) - 1)
     lower = int(rank)
-    upper = min(lower + 1, len(ordered) - 1)
-    return float(ordered[lower] + (rank - lower) * (ordered[upper] - ordered[lower]))
+    if np.isnan(ordered[-1]) or lower == rank:  # NaN is sorted to the end
+        return float(ordered[-1] if np.isnan(ordered[-1]) else ordered[lower])
+    fraction = rank - lower
+    return float((1 - fraction) * ordered[lower] + fraction * ordered[lower + 1])
 
 
 def distinct(indices: Indices) -> Indices:

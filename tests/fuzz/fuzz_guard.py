@@ -150,7 +150,7 @@ def _use_numbered(format: Format, numbers: range, seed: int, rows: Connection) -
             elif grown > MAX_BYTES + MAX_BYTES_PER_BYTE * path.stat().st_size:
                 row.update(outcome="large", details=f"{grown >> 20} MB")
             elif os.fstat(1).st_size:
-                row.update(outcome="prints", details=Path("output1").read_bytes()[:200].decode())
+                row.update(outcome="prints", details=ascii(Path("output1").read_bytes()[:200]))
                 os.truncate("output1", 0)
         rows.send(row)
 

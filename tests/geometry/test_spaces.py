@@ -247,3 +247,20 @@ def test_sizes_of_a_posterior_are_in_the_unit_of_the_space() -> None:
     outside = DirectionPosterior(IMAGE, np.array([[900.0, 100.0]]), *arrays)
     assert outside.credible_region(0.9).area == pytest.approx(region.area, rel=0.15)
     assert pixels.alternatives[0].radius_90 == pytest.approx(pixels.radius_90, rel=1e-9)
+
+
+@pytest.mark.parametrize("space", [Sphere(), Circle()])
+@pytest.mark.parametrize(
+    ("points", "words"),
+    [
+        ([[0, 0], [400, 0]], r"azimuths from -360 to 360 degrees, got 400 in row 1"),
+        ([[0, -90.5]], r"elevations from -90 to 90 degrees, got -90\.5 in row 0"),
+    ],
+)
+def test_angles_out_of_range_are_refused(
+    space: Space, points: list[list[float]], words: str
+) -> None:
+    """An azimuth beyond one turn is a mistake in the unit, an elevation beyond the zenith too."""
+    with pytest.raises(InputError, match=words):
+        space.check(points)
+    assert space.check([[-360, 90]]).tolist() == [[-360, 90]]

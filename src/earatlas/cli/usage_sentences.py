@@ -45,7 +45,8 @@ def usage_sentence(error: Any, command: Any, path: str) -> str:
     if not details:
         message = error.message.removeprefix("Value error, ").rstrip(".")
         return f"{_name(error.param)} must be usable, got an error ({message}). See {path} --help."
-    return f"{_name(error.param)} must be {_rule(details[0])}, got '{details[0]['input']}'."
+    value = abbreviate(str(details[0]["input"]))
+    return f"{_name(error.param)} must be {_rule(details[0])}, got '{value}'. See {path} --help."
 
 
 def _rule(details: dict[str, Any]) -> str:

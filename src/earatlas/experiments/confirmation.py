@@ -61,7 +61,7 @@ class AgreementSettings:
 class Check:
     """Result of the repetition of some stale rows of one kind, of one version of the code."""
 
-    kind: str  # such as "VESSL, 2 sources", "" for experiments with one kind
+    kind: str  # such as "VESSL, sources 2", "" for experiments with one kind
     rows: int  # stale rows, including the repeated ones
     repeated: int
     difference: str | None  # the first result that differs, such as "seed 3: SDR.mean 5.1, now 4"

@@ -127,8 +127,8 @@ class HeadRatios:
         """Whether the directions are too far apart to explain a source between them.
 
         The median residual of directions that are left out, one at a time, is larger than that of
-        an explanation. It takes 0.2 s for 2700 directions, so that it is computed only if a
-        recording needs it.
+        an explanation. It takes 0.2 s for 2700 directions, so that it is computed for the
+        first recording that needs it, and before a stream begins.
         """
         N, used = len(self.level_db), np.ones(len(self.frequencies_hz), dtype=np.bool_)
         if N == 1:

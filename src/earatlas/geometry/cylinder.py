@@ -44,6 +44,7 @@ class Circle(Space):
 
     dims: ClassVar[int] = 1
     columns: ClassVar[int] = 2
+    limited_angles: ClassVar[bool] = True
     area: ClassVar[float] = 360.0
 
     def log(self, centres: ArrayLike, points: ArrayLike) -> Array:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +23,7 @@ from earatlas.errors import InputError
 from earatlas.geometry.angles import SPHERE_SQUARE_DEGREES, wrap_degrees
 from earatlas.types import Array, Indices, Mask
 
-__all__ = ["Space", "check_spacing", "grid_axis"]
+__all__ = ["Space", "check_angles", "check_spacing", "grid_axis"]
 
 
 class Space(ABC):
@@ -42,6 +42,8 @@ class Space(ABC):
         Area of the whole space: degrees if L = 1, square degrees if L = 2.
     name : str
         Name of the space in lower case.
+    limited_angles : bool
+        Whether points are azimuths up to 360 and elevations up to 90 degrees.
 
     Examples
     --------
@@ -52,6 +54,8 @@ class Space(ABC):
     >>> space.exp([0, 0], space.log([0, 0], [30, 10])).round(6).tolist()
     [30.0, 10.0]
     """
+
+    limited_angles: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -292,7 +296,7 @@ class Space(ABC):
         Raises
         ------
         InputError
-            If the points have another shape or are not finite.
+            If the points have another shape, are not finite, or are out of range.
         """
         array = np.asarray(points, dtype=np.float64)
         if array.ndim != 2 or array.shape[1] != self.columns or len(array) == 0:
@@ -305,6 +309,8 @@ class Space(ABC):
             raise InputError(
                 f"{name} must be finite, got {array[bad].tolist()} in row {bad}. Remove that row."
             )
+        if self.limited_angles:
+            check_angles(array, name)
         return array
 
     def mean(self, points: ArrayLike, weights: ArrayLike | None = None) -> Array:
@@ -416,6 +422,21 @@ class Space(ABC):
                 near = self.distance(x[i], x[available]) < spacing - 1e-9
                 available[np.flatnonzero(available)[near]] = False
         return np.array(kept, dtype=np.intp)
+
+
+def check_angles(points: Array, name: str) -> None:
+    """Raise an InputError unless points (N, 2) can be azimuths and elevations in degrees."""
+    remedies = {
+        1: ("elevations", 90, "Check the order of the columns: azimuth first, then elevation."),
+        0: ("azimuths", 360, "Check the unit of the azimuths."),
+    }
+    for column, (what, limit, remedy) in remedies.items():
+        row = int(np.argmax(np.abs(points[:, column])))
+        if abs(points[row, column]) > limit + 1e-6:
+            raise InputError(
+                f"{name} must have {what} from -{limit} to {limit} degrees, got "
+                f"{points[row, column]:g} in row {row}. {remedy}"
+            )
 
 
 def check_spacing(spacing: float) -> None:

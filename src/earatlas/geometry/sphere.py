@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from earatlas.errors import InputError
 from earatlas.geometry.angles import (
     SPHERE_SQUARE_DEGREES,
     cosines_to_degrees,
@@ -59,46 +58,8 @@ class Sphere(Space):
 
     dims: ClassVar[int] = 2
     columns: ClassVar[int] = 2
+    limited_angles: ClassVar[bool] = True
     area: ClassVar[float] = SPHERE_SQUARE_DEGREES
-
-    def check(self, points: ArrayLike, name: str = "directions") -> Array:
-        """Check points as `Space.check` does, and that azimuths and elevations are in range.
-
-        Azimuths are from -360 to 360 degrees, elevations from -90 to 90 degrees.
-
-        Parameters
-        ----------
-        points : array_like of shape (N, 2)
-            Azimuth and elevation in degrees, at least one row.
-        name : str, default "directions"
-            Name of the argument in the error message.
-
-        Returns
-        -------
-        ndarray of shape (N, 2)
-            The points.
-
-        Raises
-        ------
-        InputError
-            If the points have another shape, are not finite, or are out of range.
-        """
-        array = super().check(points, name)
-        beyond = np.abs(array[:, 1]) > 90.0 + 1e-6
-        if beyond.any():
-            row = int(np.argmax(beyond))
-            raise InputError(
-                f"{name} must have elevations from -90 to 90 degrees, got {array[row, 1]:g} in row "
-                f"{row}. Check the order of the columns: azimuth first, then elevation."
-            )
-        beyond = np.abs(array[:, 0]) > 360.0 + 1e-6
-        if beyond.any():
-            row = int(np.argmax(beyond))
-            raise InputError(
-                f"{name} must have azimuths from -360 to 360 degrees, got {array[row, 0]:g} in row "
-                f"{row}. Check the unit of the azimuths."
-            )
-        return array
 
     @staticmethod
     def frame(centres: Array) -> tuple[Array, Array, Array]:
