@@ -51,6 +51,16 @@ def learned_in(room: ea.Room | None, training: ea.Head, head: ea.Head) -> PPAM:
     return PPAM.fit(ea.Sphere(), x, y, components=len(x) // 10)
 
 
+def noise_errors(model: PPAM, room: ea.Room, heads: dict[str, ea.Head], head: ea.Head) -> str:
+    """Return the errors for other recordings of noise in the room that was learned."""
+    texts = []
+    for name, there in heads.items():
+        y = noise_cues(reverberant_head(there, room, head), seed=77)
+        errors = ea.great_circle_error(there.directions, model.inverse_map(y))
+        texts.append(f"{name} {np.median(errors):.1f}°, {100 * np.mean(errors > 30):.0f} %")
+    return "; ".join(texts)
+
+
 def learned_models(training: ea.Head, head: ea.Head, latent: list[int]) -> dict[str, PPAM]:
     """Return the models by name."""
     rooms = [training, *(reverberant_head(training, room, head) for room in LEARNED)]
@@ -75,12 +85,23 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=24, help="talkers per condition")
     parser.add_argument("--directions", type=int, default=250, help="learned, at most")
     parser.add_argument("--latent", type=int, nargs="+", default=[0, 5])
+    parser.add_argument("--noise", action="store_true", help="only noise in the learned room")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ea.EaratlasWarning)
     head = load_head(options.head)
     training, held_out = split(head, 0)
     some = np.random.default_rng(1).permutation(len(training))[: options.directions]
     training = training.subset(np.sort(some))
+    if options.noise:
+        for name, room in OTHER.items():
+            if room is not None:
+                model = learned_in(room, training, head)
+                heads = {
+                    "learned directions": training.subset(np.arange(0, len(training), 8)),
+                    "other directions": held_out.subset(np.arange(0, len(held_out), 4)),
+                }
+                print(f"{name}: {noise_errors(model, room, heads, head)}", flush=True)
+        return
     models, atlas = learned_models(training, head, options.latent), ea.learn(training)
     print(
         f"{options.head}, {len(training)} directions, {options.count} talkers per room: "
