@@ -217,7 +217,7 @@ def main() -> None:
         make, start = PARTS[name]
         make()
         pictures.record(one for one in pictures.pictures() if one.startswith(start))
-    pictures.main()
+    pictures.main([])
 
 
 if __name__ == "__main__":
