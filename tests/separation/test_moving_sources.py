@@ -274,3 +274,23 @@ def test_short_recordings_of_several_talkers_are_static(
         assert not any(source.moves for source in scene.sources)
     with pytest.raises(AssertionError, match="trajectories were searched"):
         atlas.separate(mixture, rendering="soft")
+
+
+@pytest.mark.parametrize(
+    "seconds", [(0.0, 3.0, 0.0, 3.0), (0.0, 1.5, 1.5, 3.0)], ids=["together", "in turn"]
+)
+def test_static_talkers_in_a_short_recording(
+    atlas: Atlas, atlas_head: ea.Head, seconds: tuple[float, float, float, float]
+) -> None:
+    """Two static talkers of unknown number are not one moving source, even if they take turns."""
+    directions = atlas_head.directions[[120, 400]]
+    voices = []
+    for m, (start, end) in enumerate((seconds[:2], seconds[2:])):
+        voice = ea.synthetic_speech(3.0, seed=20 + m)
+        time = np.arange(len(voice)) / RATE
+        voices.append(voice * ((time >= start) & (time < end)))
+    mixture = ea.render_scene(atlas_head, voices, directions).mixture
+    sources = atlas.separate(mixture, rendering="soft").sources
+    assert not any(source.moves for source in sources)
+    errors = great_circle_error(directions[:, None], np.array([s.direction for s in sources]))
+    assert 0.0 < errors.min(axis=1).max() < 12.0
