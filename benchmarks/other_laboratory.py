@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 import earatlas as ea
 from earatlas.geometry.angles import to_vectors
 from earatlas.hrtf.head import ImpulseResponses
-from earatlas.types import Array
+from earatlas.types import Array, Complex
 
 TAPS, EARLIER = 512, 40  # samples of a response, and before its first one
 OCTAVES = 0.7  # correlation length of the equalization
@@ -36,7 +36,8 @@ def in_other_laboratory(head: ea.Head, seed: int, deviations: Deviations = MILD)
     """Return the head as another laboratory would measure it."""
     rng = np.random.default_rng((77, seed))
     ears = head.responses()
-    H, f = np.fft.rfft(ears.samples, TAPS, axis=-1), np.fft.rfftfreq(TAPS, 1 / ears.rate)
+    H = np.fft.rfft(ears.samples, TAPS, axis=-1)
+    f = np.linspace(0.0, ears.rate / 2, TAPS // 2 + 1)
     octaves = np.log2(np.maximum(f, 100.0))
     knots = np.linspace(octaves[0], octaves[-1], 16)
     covariance = np.exp(-0.5 * ((knots[:, None] - knots) / OCTAVES) ** 2) + 1e-6 * np.eye(16)
@@ -59,7 +60,7 @@ def change(rng: np.random.Generator, limits: tuple[float, float]) -> float:
     return float(1 + rng.choice([-1, 1]) * rng.uniform(*limits))
 
 
-def _delays(H: Array, f: Array) -> Array:
+def _delays(H: Complex, f: Array) -> Array:
     """Return by how much the right ear (n,) is later, from the phases below 1.5 kHz."""
     low = (f > 200) & (f < 1500)
     phases = np.unwrap(np.angle(H[:, 1, low] * H[:, 0, low].conj()), axis=1)

@@ -178,11 +178,11 @@ def test_equalization_is_smooth_and_concerns_levels_only() -> None:
     layout = CueLayout()
     bands = CueBands.of(layout)
     gamma = equalization_loadings(layout, bands, 3.0)
-    levels = bands.mean(np.where(layout.cue_kinds == "ild", 1.0, 0.0)) > 0.5
+    levels = bands.mean((layout.cue_kinds == "ild").astype(np.float64)) > 0.5
     covariance = gamma @ gamma.T
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)[levels]), 3.0, rtol=0.06)
     assert not covariance[~levels].any()
-    hz = bands.mean(layout.cue_frequencies * (layout.rate / layout.window))
+    hz = bands.mean(np.float64(layout.rate / layout.window) * layout.cue_frequencies.astype(float))
     one, octave, far = (int(np.flatnonzero(levels)[np.abs(hz[levels] - f).argmin()])
                         for f in (2000, 4000, 7000))  # fmt: skip
     assert covariance[one, octave] == pytest.approx(9 * np.exp(-0.5 / 0.7**2), rel=0.1)

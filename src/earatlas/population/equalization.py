@@ -33,8 +33,8 @@ def equalization_loadings(
     components: int = _COMPONENTS,
 ) -> Array:
     """Return γ (H, C) with standard deviation s; C is 0 if s is."""
-    hz = layout.cue_frequencies * (layout.rate / layout.window)
-    levels = bands.mean(np.where(layout.cue_kinds == "ild", 1.0, 0.0)) > 0
+    hz = np.asarray(layout.cue_frequencies * (layout.rate / layout.window), dtype=np.float64)
+    levels = bands.mean((layout.cue_kinds == "ild").astype(np.float64)) > 0
     f = np.log2(np.maximum(bands.mean(hz)[levels], 1.0))
     C = min(components, len(f)) if deviation_db > 0 else 0
     values, vectors = np.linalg.eigh(np.exp(-0.5 * ((f[:, None] - f) / octaves) ** 2))
