@@ -22,6 +22,7 @@ from earatlas.population.adaptation_report import (
 )
 from earatlas.population.chart_regression import ChartRegression, SharedCharts
 from earatlas.population.deviation_information import DeviationInformation, cue_information
+from earatlas.population.equalization import equalization_loadings
 from earatlas.population.learned_population import LearnedPopulation
 from earatlas.population.learning import learn_population_model
 from earatlas.population.listener_templates import gaussian_factors
@@ -34,7 +35,7 @@ from earatlas.ppam.cue_bands import CueBands
 from earatlas.ppam.listener_model import ChartSelectionSettings, ListenerPPAM
 from earatlas.types import Array, field_values
 
-K, D, H, J, L = 3, 7, 4, 2, 2
+K, D, H, J, E, L = 3, 7, 4, 2, 1, 2  # coordinates: J of heads, E of the equalization
 BANDS = CueBands(np.array([0, 0, 1, 3, 1, 2, 3]))
 
 
@@ -48,6 +49,7 @@ def small_population(rng: np.random.Generator, shared: float = 0.4) -> Populatio
         rng.normal(size=(K, H, J)),
         rng.uniform(0.3, 2.0, (K, D)),
         shared,
+        0.7 * rng.normal(size=(H, E)),
     )
 
 
@@ -86,8 +88,8 @@ def test_bands_of_a_layout_do_not_mix_kinds() -> None:
 def test_posterior_equals_dense_gaussians() -> None:
     """log p(y, k) and p(u | y, k) equal those of full covariance matrices."""
     rng = np.random.default_rng(1)
-    root = rng.normal(size=(J, J))
-    listener = Listener(rng.normal(size=J), 0.1 * root @ root.T)
+    root = rng.normal(size=(J + E, J + E))
+    listener = Listener(rng.normal(size=J + E), 0.1 * root @ root.T)
     model = small_population(rng).model(listener)
     y = rng.normal(size=D)
     found = model.posteriors(CueStatistics.stack([CueStatistics.from_vector(y)]))
@@ -107,7 +109,7 @@ def test_selected_charts_are_those_with_a_noticeable_probability(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Charts that are left out are improbable; the others have the posteriors of all charts."""
-    settings = ChartSelectionSettings(coordinates=1, sounds_at_once=4, sounds_together=2)
+    settings = ChartSelectionSettings(coordinates=2, sounds_at_once=4, sounds_together=2)
     monkeypatch.setattr(listener_model, "_SELECTION", settings)
     rng = np.random.default_rng(5)
     model = small_population(rng).model()
@@ -136,11 +138,11 @@ def test_unobserved_cues_change_nothing() -> None:
 
 
 def test_unknown_listener_has_the_covariance_of_the_population() -> None:
-    """Without recordings, the deviations of w and of v add up to N(0, I)."""
+    """Without recordings, the deviations of w and of v add up to N(0, I), and γ to each chart."""
     population = small_population(np.random.default_rng(3))
     model = population.model()
     for k in range(K):
-        beta = population.loadings[k]
+        beta = np.hstack([population.loadings[k], population.equalization])
         np.testing.assert_allclose(
             model.loadings[k] @ model.loadings[k].T, beta @ beta.T, rtol=1e-9, atol=1e-12
         )
@@ -155,8 +157,9 @@ def test_components_have_the_covariance_of_heads() -> None:
     heads = [ChartRegression(m, covered, np.full((K, D), 0.5)) for m in maps]
     charts = SharedCharts(np.array([[0.0, 0.0], [30.0, 10.0], [120.0, -20.0]]), 6.0)
     population = fit_population(
-        charts, BANDS, heads, coordinates=S - 1, shared=0.3, unexplained_share=0.0
-    )
+        charts, BANDS, heads, coordinates=S - 1, shared=0.3, unexplained_share=0.0,
+        equalization=np.zeros((H, 0)),
+    )  # fmt: skip
     np.testing.assert_allclose(population.mean, maps.mean(axis=0), rtol=1e-9)
     banded = BANDS.mean(maps[:, :, -1] - maps[:, :, -1].mean(axis=0))
     for k in range(K):
@@ -175,8 +178,9 @@ def test_head_without_a_chart_does_not_change_its_mean() -> None:
     heads = [ChartRegression(m, c, np.zeros((K, D))) for m, c in zip(maps, masks, strict=True)]
     charts = SharedCharts(np.array([[0.0, 0.0], [30.0, 10.0], [120.0, -20.0]]), 6.0)
     population = fit_population(
-        charts, BANDS, heads, coordinates=2, shared=0.3, unexplained_share=0.2
-    )
+        charts, BANDS, heads, coordinates=2, shared=0.3, unexplained_share=0.2,
+        equalization=np.zeros((H, 0)),
+    )  # fmt: skip
     np.testing.assert_allclose(population.mean[1], maps[:4, 1].mean(axis=0), rtol=1e-9)
     np.testing.assert_allclose(population.mean[0], maps[:, 0].mean(axis=0), rtol=1e-9)
 
@@ -192,24 +196,41 @@ def test_charts_reproduce_an_affine_head() -> None:
     np.testing.assert_allclose(fitted.maps[0, :L].T, A, rtol=0.2, atol=0.05)
 
 
+def test_equalization_is_smooth_and_concerns_levels_only() -> None:
+    """γ γᵀ has the given deviation at every level band, is smooth there, and is 0 for phases."""
+    layout = CueLayout()
+    bands = CueBands.of(layout)
+    gamma = equalization_loadings(layout, bands, 3.0)
+    levels = bands.mean((layout.cue_kinds == "ild").astype(np.float64)) > 0.5
+    covariance = gamma @ gamma.T
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)[levels]), 3.0, rtol=0.06)
+    assert not covariance[~levels].any()
+    hz = bands.mean(np.float64(layout.rate / layout.window) * layout.cue_frequencies.astype(float))
+    one, octave, far = (int(np.flatnonzero(levels)[np.abs(hz[levels] - f).argmin()])
+                        for f in (2000, 4000, 7000))  # fmt: skip
+    assert covariance[one, octave] == pytest.approx(9 * np.exp(-0.5 / 0.7**2), rel=0.1)
+    assert covariance[one, far] < covariance[one, octave]
+    assert equalization_loadings(layout, bands, 0.0).shape == (len(bands), 0)
+
+
 def test_labelled_recording_gives_the_posterior_of_w() -> None:
     """With one chart and one recording, the listener is the Gaussian posterior of w."""
     rng = np.random.default_rng(7)
     whole = small_population(rng)
     population = Population(
         SharedCharts(whole.charts.centres[:1], 6.0), BANDS, whole.mean[:1], whole.loadings[:1],
-        whole.residual[:1], whole.shared,
+        whole.residual[:1], whole.shared, whole.equalization,
     )  # fmt: skip
     y, model = rng.normal(size=D), population.model()
     clue = ListenerClue.of_cues(population, model, CueStatistics.from_vector(y))
     listener = adapt_listener(population, [clue])
     repeat = np.zeros((D, H))
     repeat[np.arange(D), BANDS.band] = 1.0
-    beta = repeat @ population.loadings[0]
-    rho = population.shared
-    rest = np.diag(population.residual[0]) + (1 - rho) * beta @ beta.T
+    beta = repeat @ np.hstack([population.loadings[0], population.equalization])
+    rho = np.array([population.shared] * J + [1.0] * E)  # an equalization has no local part
+    rest = np.diag(population.residual[0]) + beta @ np.diag(1 - rho) @ beta.T
     rest += model.A[0] @ model.gammas[0] @ model.A[0].T
-    precision = np.eye(J) / rho + beta.T @ np.linalg.solve(rest, beta)
+    precision = np.diag(1 / rho) + beta.T @ np.linalg.solve(rest, beta)
     mean = np.linalg.solve(precision, beta.T @ np.linalg.solve(rest, y - model.b[0]))
     np.testing.assert_allclose(listener.covariance, np.linalg.inv(precision), rtol=1e-9)
     np.testing.assert_allclose(listener.mean, mean, rtol=1e-8)
@@ -219,7 +240,7 @@ def recordings_of(
     population: Population, w: Array, count: int, rng: np.random.Generator
 ) -> list[CueStatistics]:
     """Return cue vectors of a listener with coordinates w, at random charts."""
-    model = population.model(Listener(w, 1e-9 * np.eye(J)))
+    model = population.model(Listener(w, 1e-9 * np.eye(len(w))))
     sounds = []
     for _ in range(count):
         k = rng.integers(K)
@@ -232,7 +253,7 @@ def test_unlabelled_adaptation_finds_the_listener() -> None:
     """Many recordings of unknown directions reveal w, and held-out ones become more probable."""
     rng = np.random.default_rng(8)
     population = small_population(rng, shared=0.9)
-    w = np.array([1.5, -1.0])
+    w = np.array([1.5, -1.0, 0.6])
     sounds = recordings_of(population, w, 60, rng)
     prior = population.model()
     clues = [ListenerClue.of_cues(population, prior, sound) for sound in sounds]
@@ -243,6 +264,20 @@ def test_unlabelled_adaptation_finds_the_listener() -> None:
     )
     assert found.verdict is AdaptationVerdict.ADAPTED
     assert found.gain_nats > 0
+
+
+def test_two_listeners_one_after_the_other_are_refused() -> None:
+    """Two halves of different listeners are refused, those of one listener are not."""
+    rng = np.random.default_rng(13)
+    population, limits = small_population(rng, shared=0.9), VerdictSettings(min_observed=3.0)
+    one, two = np.array([1.5, -1.0, 0.6]), np.array([-1.5, 1.0, -0.6])
+    first, again, second = (recordings_of(population, w, 24, rng) for w in (one, one, two))
+    calibration = Calibration(max_residual=2.0)
+    same = adapt_to_recordings(population, calibration, first + again, limits=limits)
+    other = adapt_to_recordings(population, calibration, first + second, limits=limits)
+    assert same.verdict is AdaptationVerdict.ADAPTED
+    assert other.verdict is AdaptationVerdict.TWO_LISTENERS
+    np.testing.assert_array_equal(other.listener.mean, 0.0)
 
 
 def test_silence_and_one_direction_are_refused() -> None:
@@ -314,7 +349,10 @@ def test_heads_without_common_directions_are_refused() -> None:
         for covered in ([True, False], [False, True])
     ]
     with pytest.raises(InputError, match="directions in common"):
-        fit_population(charts, BANDS, heads, coordinates=1, shared=0.3, unexplained_share=0.2)
+        fit_population(
+            charts, BANDS, heads, coordinates=1, shared=0.3, unexplained_share=0.2,
+            equalization=np.zeros((H, 0)),
+        )  # fmt: skip
 
 
 def test_file_is_exact(tmp_path: object) -> None:
@@ -325,6 +363,7 @@ def test_file_is_exact(tmp_path: object) -> None:
     population = Population(
         SharedCharts(centres, 5.0), bands, rng.normal(size=(2, 3, layout.n_cues)),
         rng.normal(size=(2, len(bands), 4)), rng.uniform(0.01, 9.0, (2, layout.n_cues)), 0.3,
+        equalization_loadings(layout, bands, 3.0),
     ).rounded()  # fmt: skip
     learned = LearnedPopulation(
         population.model(), layout,
@@ -333,7 +372,7 @@ def test_file_is_exact(tmp_path: object) -> None:
         members=(Membership("a", 1.0, None), Membership("b", 2.5, HeadProblem.OTHER_KIND)),
     )  # fmt: skip
     atlas = PopulationAtlas(**field_values(learned)).for_listener(
-        Listener(rng.normal(size=4), np.eye(4))
+        Listener(rng.normal(size=12), np.eye(12))
     )
     path = atlas.save(f"{tmp_path}/people.atlas")
     again = PopulationAtlas.load(path)
@@ -430,12 +469,12 @@ def test_reverberant_recordings_are_left_out() -> None:
 def test_information_gives_the_evidence_of_every_listener() -> None:
     """log p(recording, chart) follows from c, η and Λ for any listener, as from its PPAM."""
     rng = np.random.default_rng(11)
-    population, root = small_population(rng), rng.normal(size=(J, J))
+    population, root = small_population(rng), rng.normal(size=(J + E, J + E))
     sound, every = CueStatistics.from_vector(rng.normal(size=D)), np.arange(K)
     found = cue_information(population, population.model(), sound, every)
-    listener = Listener(rng.normal(size=J), 0.1 * root @ root.T)
+    listener = Listener(rng.normal(size=J + E), 0.1 * root @ root.T)
     np.testing.assert_allclose(
-        found.log_evidence(listener, population.shared),
+        found.log_evidence(listener, population.shares),
         population.model(listener).log_joint(sound, every),
         rtol=1e-9,
     )

@@ -122,7 +122,7 @@ POPULATION_MISMATCH = MismatchSettings(
     min_residual_ratio=0.0,
     onset_betas=(0.01, 0.01),
     clean_nats=3.0,
-    other_weight=0.08,
+    other_weight=0.06,
 )
 
 

@@ -6,10 +6,12 @@ EM over the directions of the recordings: they are hidden; the listener coordina
     n  recordings (N)    k  possible directions (K)    j  listener coordinates (J)
     q_nk                 p(direction k | recording n, w), the E-step
     Λ_nk, η_nk           precision (J, J) and information (J,) of recording n about z
-    z_n = w + v_n        v_n ~ N(0, (1 - ρ) I) is integrated out, w ~ N(0, ρ I) is estimated
+    ρ_j                  share of each coordinate that is common to all directions
+    z_n = w + v_n        v_n ~ N(0, R), R = I - diag ρ, is integrated out
+    w ~ N(0, diag ρ)     is estimated
 
-    M:  V_w⁻¹ = I/ρ + Σ_nk q_nk S_nk,    ŵ = V_w Σ_nk q_nk (I + (1 - ρ) Λ_nk)⁻¹ η_nk
-        S_nk = (I + (1 - ρ) Λ_nk)⁻¹ Λ_nk
+    M:  V_w⁻¹ = diag(1/ρ) + Σ_nk q_nk S_nk,    ŵ = V_w Σ_nk q_nk (I + Λ_nk R)⁻¹ η_nk
+        S_nk = (I + Λ_nk R)⁻¹ Λ_nk
 
 A first assignment to directions may be wrong, so the responsibilities are tempered at first and V_w
 is part of the E-step: an uncertain listener makes uncertain directions, and these change w little.
@@ -54,7 +56,7 @@ class ListenerClue:
 
     found: DeviationInformation
     log_labels: Array  # (K,) log density of the given direction at each direction, or 0
-    shared: float  # ρ of the population
+    shares: Array  # (J,) ρ of the population
     label_gain: float = np.nan  # log Bayes factor of the given direction against any direction
     mirrored_gain: float = np.nan  # the same of its mirror image
 
@@ -88,19 +90,19 @@ class ListenerClue:
     ) -> ListenerClue:
         """Return a clue at all directions, with log evidence (K,), and the gains of its label."""
         if label is None:
-            return cls(found, np.zeros(len(logs)), population.shared)
+            return cls(found, np.zeros(len(logs)), population.shares)
         width = float(np.hypot(population.charts.width_degrees / 2, settings.label_degrees))
         given = found.label_log_density(label, width)
         mirrored = found.label_log_density(np.asarray(label) * (-1.0, 1.0), width)
         total = logsumexp(logs)
         return cls(
-            found, given, population.shared,
+            found, given, population.shares,
             float(logsumexp(logs + given) - total), float(logsumexp(logs + mirrored) - total),
         )  # fmt: skip
 
     def logs(self, listener: Listener | None = None) -> Array:
         """Return log p(recording, label, x_k | listener) (K,)."""
-        return self.found.log_evidence(listener, self.shared) + self.log_labels
+        return self.found.log_evidence(listener, self.shares) + self.log_labels
 
     def log_evidence(self, listener: Listener | None = None) -> float:
         """Return log p(recording, label | listener); None: an unknown listener."""
@@ -120,9 +122,9 @@ class ListenerClue:
 
     @cached_property
     def message(self) -> tuple[Array, Array]:
-        """S (K, J, J) and (I + (1 - ρ) Λ)⁻¹ η (K, J)."""
+        """S (K, J, J) and (I + Λ R)⁻¹ η (K, J)."""
         Lambda, eta = self.found.precisions, self.found.information
-        inner = np.eye(Lambda.shape[-1]) + (1 - self.shared) * Lambda
+        inner = np.eye(Lambda.shape[-1]) + Lambda * (1 - self.shares)
         both = np.linalg.solve(inner, np.concatenate([Lambda, eta[..., None]], axis=2))
         return both[..., :-1], both[..., -1]
 
@@ -139,9 +141,9 @@ def adapt_listener(
     for step in range(settings.iterations):
         remaining = max(1 - step / settings.annealing_iterations, 0.0)
         temperature = settings.start_temperature**remaining
-        precision, information = np.eye(J) / population.shared, np.zeros(J)
+        precision, information = np.diag(1 / population.shares), np.zeros(J)
         for clue in clues:
-            logs = clue.found.log_evidence(listener, clue.shared) / temperature + clue.log_labels
+            logs = clue.found.log_evidence(listener, clue.shares) / temperature + clue.log_labels
             q, (precisions, informations) = np.exp(logs - logsumexp(logs)), clue.message
             precision += np.einsum("k,kij->ij", q, precisions)
             information += q @ informations

@@ -4,6 +4,7 @@ Input: a `Population`, its calibration, and recordings of one listener. Output: 
 Half of the recordings adapt the listener and the other half judge, in both ways: the listener is
 accepted only if recordings that were not used became significantly more probable, and by enough for
 how uncertain their directions are: the directions of a head that is not a member stay ambiguous.
+Recordings of one listener after those of another one are refused, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from earatlas.features.statistics import CueStatistics
+from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.spaces import Sphere
 from earatlas.population.adaptation import AdaptationSettings, ListenerClue, adapt_listener
 from earatlas.population.population import Listener, Population
@@ -31,9 +33,10 @@ class AdaptationVerdict(StrEnum):
 
     ADAPTED = "adapted"
     NO_GAIN = "recordings that were held out did not become more probable"
-    OTHER_HEAD = "the recordings do not fit any head of this population"
+    OTHER_HEAD = "the recordings fit no head of this population, or have several sources at once"
     TOO_FEW = "too few recordings with sound and without reverberation"
     ONE_DIRECTION = "all recordings come from one direction"
+    TWO_LISTENERS = "the first and the second half of the recordings have different listeners"
     MIRRORED_LABELS = "the labels fit better with left and right exchanged"
     WRONG_LABELS = "the labels do not fit the recordings"
 
@@ -46,10 +49,13 @@ class VerdictSettings:
     min_observed: float = 40.0  # observed cues of a usable recording, in effective cues
     max_residual_ratio: float = 2.0  # median over the recordings; above, it is another head
     min_gain_errors: float = 2.0  # gain over its standard error
-    min_gain_per_entropy: float = 0.38  # gain over the entropy of the direction; KU100 0.32
+    min_gain_per_entropy: float = 1.5  # gain over the entropy of the direction; KU100 up to 1.4
     min_range_degrees: float = 15.0  # median distance of best directions from their centre
     max_mirrored_gain: float = 1.0  # nats per label by which its mirror image may fit better
     min_label_gain: float = 0.0  # nats per label; a random direction has less than 0
+    min_half: int = 8  # recordings of each half, for the comparison of their listeners
+    max_half_distance: float = 0.4  # between the mean unit vectors of the halves' directions
+    max_half_errors: float = 3.0  # advantage of the own half over its standard error
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +157,8 @@ def adapt_to_recordings(
         problem = AdaptationVerdict.ONE_DIRECTION
     if problem is not None:
         return refused(problem, 0.0, before, before)
+    if _halves_differ(population, clues, settings, limits):
+        return refused(AdaptationVerdict.TWO_LISTENERS, 0.0, before, before)
     gains = []
     for half in (0, 1):
         own, held_out = clues[half::2], clues[1 - half :: 2]
@@ -197,6 +205,37 @@ def _label_problem(
     if given < limits.min_label_gain:
         return AdaptationVerdict.WRONG_LABELS
     return None
+
+
+def _halves_differ(
+    population: Population,
+    clues: Sequence[ListenerClue],
+    settings: AdaptationSettings | None,
+    limits: VerdictSettings,
+) -> bool:
+    """Whether the first and the second half of the recordings have different listeners.
+
+    Every quarter adapts a listener. Recordings of one listener are as probable with the other
+    quarter of their half as with those of the other half. Halves with different directions cannot
+    be compared, because neighbouring directions of one head deviate alike.
+    """
+    middle = len(clues) // 2
+    if middle < limits.min_half:
+        return False
+    directions = to_vectors(np.array([clue.best for clue in clues]))
+    distance = np.linalg.norm(directions[:middle].mean(axis=0) - directions[middle:].mean(axis=0))
+    if distance > limits.max_half_distance:
+        return False
+    quarters = [half[start::2] for half in (clues[:middle], clues[middle:]) for start in (0, 1)]
+    listeners = [adapt_listener(population, quarter, settings=settings) for quarter in quarters]
+    advantages = []
+    for n, quarter in enumerate(quarters):
+        same, others = listeners[n ^ 1], listeners[2:] if n < 2 else listeners[:2]
+        for clue in quarter:
+            other = np.mean([clue.log_evidence(listener) for listener in others])
+            advantages.append(clue.log_evidence(same) - other)
+    standard_error = float(np.std(advantages) / np.sqrt(len(advantages)))
+    return float(np.mean(advantages)) > limits.max_half_errors * standard_error
 
 
 def _range_degrees(clues: Sequence[ListenerClue]) -> float:

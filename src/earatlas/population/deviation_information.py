@@ -44,16 +44,16 @@ class DeviationInformation:
             self.precisions[rows],
         )  # fmt: skip
 
-    def log_evidence(self, listener: Listener | None = None, shared: float = 0.0) -> Array:
+    def log_evidence(self, listener: Listener | None = None, shares: Array | None = None) -> Array:
         """Return log p(recording, x_k) (K,) for a listener; None: for any head, z ~ N(0, I).
 
-        `shared` is ρ of the population: z ~ N(ŵ, V_w + (1 - ρ) I).
+        `shares` (J,) are ρ of the population: z ~ N(ŵ, V_w + I - diag ρ).
         """
         J = self.information.shape[1]
         constants, information, precisions = self.constants, self.information, self.precisions
-        if listener is not None:
+        if listener is not None and shares is not None:
             mean = listener.mean
-            root = np.linalg.cholesky(listener.covariance + (1 - shared) * np.eye(J))
+            root = np.linalg.cholesky(listener.covariance + np.diag(1 - shares))
             slope = precisions @ mean
             constants = constants + (information - 0.5 * slope) @ mean
             information = (information - slope) @ root
@@ -81,7 +81,7 @@ def cue_information(
     Q = np.where(statistics.counts > 0, statistics.counts, 0.0)
     P = Q / model.residual[charts]
     A, residual = model.A[charts], statistics.means - model.b[charts]
-    beta = population.loadings[charts]  # (k, H, J)
+    beta = population.deviations[charts]  # (k, H, J)
     bands = population.bands
     precision = np.linalg.inv(model.gammas[charts]) + A.mT @ (P[..., None] * A)  # of u
     cross = bands.sum(A.mT * P[:, None]) @ beta  # (k, L, J): Aᵀ P β

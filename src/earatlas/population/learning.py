@@ -21,6 +21,7 @@ from earatlas.hrtf.head import Head
 from earatlas.localization.learned_head import Accuracy
 from earatlas.population.chart_regression import ChartRegression, SharedCharts
 from earatlas.population.direct_sound import population_localizer
+from earatlas.population.equalization import equalization_loadings
 from earatlas.population.learned_population import LearnedPopulation
 from earatlas.population.listener_templates import listener_localizer
 from earatlas.population.membership import check_membership
@@ -43,6 +44,7 @@ class PopulationSettings:
     coordinates: int = 40  # J; 20 have 1.4 % more errors beyond 30°
     shared: float = 0.3  # ρ: principal components explain 0.26 (ILD) to 0.47 (IPD) of a new head
     unexplained_share: float = 0.2  # of the variance between heads; 0.05 and 0.5 are worse
+    equalization_db: float = 2.0  # standard deviation between the microphones of both ears
     temperature: float = 24.0  # cues per independent cue; 12 and 48 are within 1 %
     folds: int = 5  # groups of people that are held out in turn
     sounds_per_head: int = 16  # held-out sounds for the calibration
@@ -79,6 +81,7 @@ def learn_population_model(
         return fit_population(
             charts, bands, pairs, coordinates=settings.coordinates, shared=settings.shared,
             unexplained_share=settings.unexplained_share,
+            equalization=equalization_loadings(layout, bands, settings.equalization_db),
         )  # fmt: skip
 
     members = check_membership(fit(range(len(heads))).model(), layout, heads)

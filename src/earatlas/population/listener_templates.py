@@ -94,7 +94,7 @@ class ListenerDirectSound(DirectSoundModel):
         if listener is None:
             return model
         templates, gates = expected.templates, model._gates
-        shift = gates @ (population.loadings[:, model._level_bands] @ listener.mean)
+        shift = gates @ (population.deviations[:, model._level_bands] @ listener.mean)
         delays = gates @ _delay_shifts(population, layout, listener)
         return replace(
             model,

@@ -5,19 +5,22 @@ Input: the chart regressions of many heads. Output: `Population`.
     s  heads (S)         k  charts (K)         j  listener coordinates (J)
     θ_sk (K, L+1, D)     affine maps of head s, slopes first (`population.chart_regression`)
     μ_k                  mean over heads;  β_k (K, H, J) components of the offsets, in bands
+    γ (H, C)             components of the equalization (`population.equalization`)
 
-    θ_sk = μ_k + (0, E β_k z_s(k)) + residual        E: from bands to cues; slopes do not deviate
-    z_s(k) = w_s + v_s(k),   w_s ~ N(0, ρ I),   v_s(k) ~ N(0, (1 - ρ) I)
+    θ_sk = μ_k + (0, E (β_k, γ) z_s(k)) + residual   E: from bands to cues; slopes do not deviate
+    z_s(k) = w_s + v_s(k),   w_s ~ N(0, diag ρ),   v_s(k) ~ N(0, I - diag ρ)
 
 w is shared by all directions of a listener and can be learned from recordings (adaptation); v is
 the part of a head that says nothing about other directions: principal components of thirty heads do
 not contain a new head entirely. Both have the same shape, the covariance of people at a direction.
+The transfer functions of microphones are the same for all directions, so ρ is 1 for γ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -43,9 +46,9 @@ class Listener:
     covariance: Array  # (J, J)
 
     @classmethod
-    def unknown(cls, coordinates: int, shared: float) -> Listener:
-        """Return the prior N(0, ρ I)."""
-        return cls(np.zeros(coordinates), shared * np.eye(coordinates))
+    def unknown(cls, shares: Array) -> Listener:
+        """Return the prior N(0, diag ρ) with shares ρ (J + C,)."""
+        return cls(np.zeros(len(shares)), np.diag(shares))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +60,8 @@ class Population:
     mean: Array  # (K, L+1, D) μ
     loadings: Array  # (K, H, J) β
     residual: Array  # (K, D) ψ, variance within charts and outside of the components
-    shared: float  # ρ, share of the deviation that is common to all directions
+    shared: float  # ρ of β, share of the deviation that is common to all directions
+    equalization: Array  # (H, C) γ
 
     def __repr__(self) -> str:
         K, H, J = len(self.charts), len(self.bands), self.n_coordinates
@@ -65,19 +69,32 @@ class Population:
 
     @property
     def n_coordinates(self) -> int:
-        """Number J of listener coordinates."""
-        return int(self.loadings.shape[-1])
+        """Number J + C of listener coordinates."""
+        return int(self.loadings.shape[-1] + self.equalization.shape[-1])
+
+    @cached_property
+    def deviations(self) -> Array:
+        """(β, γ) (K, H, J + C): how the cues change with each listener coordinate."""
+        everywhere = np.broadcast_to(
+            self.equalization, (len(self.charts), *self.equalization.shape)
+        )
+        return np.concatenate([self.loadings, everywhere], axis=-1)
+
+    @cached_property
+    def shares(self) -> Array:
+        """ρ (J + C,) of each listener coordinate."""
+        return np.repeat([self.shared, 1.0], [self.loadings.shape[-1], self.equalization.shape[-1]])
 
     @property
     def unknown_listener(self) -> Listener:
         """The prior of an unknown listener."""
-        return Listener.unknown(self.n_coordinates, self.shared)
+        return Listener.unknown(self.shares)
 
     def model(self, listener: Listener | None = None) -> ListenerPPAM:
         """Return the PPAM of a listener; by default of an unknown one."""
         listener = listener or self.unknown_listener
         K, L = len(self.charts), self.mean.shape[1] - 1
-        offsets = self.mean[:, L] + self.bands.expand(self.loadings @ listener.mean)
+        offsets = self.mean[:, L] + self.bands.expand(self.deviations @ listener.mean)
         local = self.local_loadings(listener)
         total = self.residual + self.bands.expand((local**2).sum(axis=-1))
         # The saturation of cues over frames depends on what no coordinate explains.
@@ -98,25 +115,27 @@ class Population:
         )
 
     def local_loadings(self, listener: Listener | None = None) -> Array:
-        """Return the loadings (K, H, J) of the deviation z of a listener in unit deviations.
+        """Return the loadings (K, H, J + C) of a listener in unit deviations.
 
-        z ~ N(ŵ, V_w + (1 - ρ) I), a root of whose covariance multiplies β; by default of an unknown
-        listener.
+        z ~ N(ŵ, V_w + I - diag ρ), a root of whose covariance multiplies (β, γ); by default of an
+        unknown listener.
         """
         listener = listener or self.unknown_listener
-        covariance = listener.covariance + (1 - self.shared) * np.eye(self.n_coordinates)
-        local: Array = self.loadings @ np.linalg.cholesky(covariance)
+        covariance = listener.covariance + np.diag(1 - self.shares)
+        local: Array = self.deviations @ np.linalg.cholesky(covariance)
         return local
 
     def rounded(self) -> Population:
         """Return a copy rounded to float16, so that saving it at a quarter of the size is exact."""
-        mean, loadings, residual = (
+        mean, loadings, residual, equalization = (
             array.astype(np.float16).astype(np.float64)
-            for array in (self.mean, self.loadings, self.residual)
+            for array in (self.mean, self.loadings, self.residual, self.equalization)
         )
         # Without the floor, a variance below the smallest float16 would become 0.
         residual = np.maximum(residual, 2.0**-14)
-        return replace(self, mean=mean, loadings=loadings, residual=residual)
+        return replace(
+            self, mean=mean, loadings=loadings, residual=residual, equalization=equalization
+        )
 
 
 def fit_population(
@@ -127,10 +146,12 @@ def fit_population(
     coordinates: int,
     shared: float,
     unexplained_share: float,
+    equalization: Array,
 ) -> Population:
     """Fit mean and principal components to heads, which may lack charts.
 
-    `unexplained_share` is the part of the variance between heads that is attributed to ψ.
+    `unexplained_share` is the part of the variance between heads that is attributed to ψ, and
+    `equalization` (H, C) is γ.
     """
     total, within = np.zeros(1), np.zeros(1)
     banded, masks = [], []
@@ -163,7 +184,7 @@ def fit_population(
     residual = within[keep] / counts[:, None]
     residual = residual + bands.expand(outside + unexplained_share * between)
     loadings = np.sqrt(1 - unexplained_share) * loadings
-    return Population(charts, bands, mean, loadings, residual, shared)
+    return Population(charts, bands, mean, loadings, residual, shared, equalization)
 
 
 def _principal_components(

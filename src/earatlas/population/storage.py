@@ -26,7 +26,7 @@ from earatlas.types import Array
 
 __all__ = ["from_population_contents", "to_population_contents"]
 
-_ARRAYS = ("mean", "loadings", "residual")
+_ARRAYS = ("mean", "loadings", "residual", "equalization")
 
 
 def to_population_contents(
@@ -69,12 +69,13 @@ def from_population_contents(
     charts = SharedCharts(arrays["population.centres"], float(own["width_degrees"]))
     parts = {name: arrays[f"population.{name}"] for name in _ARRAYS}
     bands = CueBands.of(layout)
-    K, H, J = parts["loadings"].shape
+    K, H, _ = parts["loadings"].shape
     if (
         len(charts) != K
         or len(bands) != H
         or parts["mean"].shape != (K, 3, layout.n_cues)
         or parts["residual"].shape != (K, layout.n_cues)
+        or parts["equalization"].shape != (H, parts["equalization"].shape[-1])
         or not 0 < float(own["shared"]) < 1
         or not all(np.isfinite(array).all() for array in arrays.values())
         or parts["residual"].min() <= 0
@@ -84,6 +85,7 @@ def from_population_contents(
     listener = None
     if "listener.mean" in arrays:
         listener = Listener(arrays["listener.mean"], arrays["listener.covariance"])
+        J = population.n_coordinates
         if listener.mean.shape != (J,) or listener.covariance.shape != (J, J):
             raise ValueError("its listener does not fit its population")
     fields = {**about["calibration"], "frame_noise": arrays.get("frame_noise")}
