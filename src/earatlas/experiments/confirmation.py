@@ -175,7 +175,7 @@ def _spread(rows: Sequence[Row], number: int) -> list[Row]:
 
 def _describe(settings: Settings, other_than: Iterable[str] = ()) -> str:
     """Return settings as text, texts without their names."""
-    shown = {k: v for k, v in settings.items() if v is not None and k not in other_than}
+    shown = {k: v for k, v in settings.items() if v not in (None, "") and k not in other_than}
     return ", ".join(v if isinstance(v, str) else f"{k} {v}" for k, v in shown.items())
 
 
