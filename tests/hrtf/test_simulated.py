@@ -234,8 +234,8 @@ def test_mirrored_ears_swap_the_channels() -> None:
 
 def test_responses_are_smooth_at_the_seam_and_the_poles() -> None:
     """-180 equals 180, a pole has the same response at all azimuths, and both are smooth."""
-    same = simulated_responses([[180.0, 15.0], [-180.0, 15.0], [540.0, 15.0]])
-    np.testing.assert_allclose(same[1:], same[:1].repeat(2, axis=0), atol=1e-12)
+    same = simulated_responses([[180.0, 15.0], [-180.0, 15.0]])
+    np.testing.assert_allclose(same[1:], same[:1], atol=1e-12)
     for end in (90.0, -90.0):
         same = simulated_responses([[0.0, end], [77.0, end], [-123.0, end]])
         np.testing.assert_allclose(same[1:], same[:1].repeat(2, axis=0), atol=1e-12)
