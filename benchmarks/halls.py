@@ -28,6 +28,7 @@ from earatlas.features.audio_files import audio_seconds
 from earatlas.types import Array
 
 SIZE_METRES, DISTANCE_METRES, SECONDS, RATE = (16.0, 12.0, 7.0), 2.5, 8.0, 16_000
+LISTENER_METRES = (6.0, 4.5, 1.7)  # from the corner
 MIN_SEPARATION_DEGREES, MAX_ELEVATION_DEGREES = 20.0, 30.0
 FIGURES = {"SDR": 0, "SIR": 1, "early SDR": 5}  # columns of `signal_metrics`
 
@@ -36,7 +37,7 @@ def scenes(head: ea.Head, t60: float, count: int, seed: int) -> Iterator[ea.Simu
     """Yield scenes of two talkers in the hall."""
     rng = np.random.default_rng((seed, round(100 * t60)))
     files = [path for path in utterances() if audio_seconds(path) >= SECONDS]
-    room = ea.Room(SIZE_METRES, t60_seconds=t60)
+    room = ea.Room(SIZE_METRES, t60, LISTENER_METRES)
     # Steeper directions reach the floor within the distance of the talkers.
     within = head.directions[np.abs(head.directions[:, 1]) <= MAX_ELEVATION_DEGREES]
     for number in range(count):

@@ -7,12 +7,8 @@ from earatlas.parts import complete
 from earatlas.separation.demixing.determined import DemixingSettings, SecondMoments
 from earatlas.streaming.filterbank import Filterbank
 from earatlas.streaming.fir_demixing import FirDemixer, FirFilterBank, fit_taps, truncated_taps
-from earatlas.streaming.online_steering import (
-    OnlineSteeringVectors,
-    RecentFrames,
-    SteeringSettings,
-    normalized_moments,
-)
+from earatlas.streaming.online_steering import OnlineSteeringVectors, SteeringSettings
+from earatlas.streaming.recent_frames import RecentFrames, normalized_moments
 from earatlas.streaming.renderer import LatencyProfile, StreamRenderer
 from earatlas.types import Array, Complex
 

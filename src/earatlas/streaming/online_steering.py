@@ -48,15 +48,14 @@ from earatlas.separation.demixing.underdetermined import (
 )
 from earatlas.separation.demixing.wiener import WienerSettings, estimate_diffuse_to_direct
 from earatlas.streaming.filterbank import Filterbank
+from earatlas.streaming.recent_frames import RecentFrames, normalized_moments
 from earatlas.types import Array, Complex, Indices, Mask, Single
 
 __all__ = [
     "OnlineSteeringVectors",
-    "RecentFrames",
     "SteeringEstimate",
     "SteeringSettings",
     "SteeringUpdate",
-    "normalized_moments",
 ]
 
 
@@ -74,45 +73,6 @@ class SteeringSettings:
     moving_frames: float = 12.0  # frames that are used at a forgetting of 1: 0.2 s
     static_forgetting: float = 0.1  # with more forgetting between updates, the tracks are moving
     restart_forgetting: float = 0.6  # accumulated forgetting that voids older frames
-
-
-class RecentFrames:
-    """Ring buffer of up to `max_frames` frames of F frequencies, as second moments.
-
-    The moments are computed once per frame and stored by frequency in single precision. Stored
-    values never change, so that a view of them stays valid while further frames are appended.
-    """
-
-    def __init__(self, F: int, max_frames: int) -> None:
-        self._max_frames = max_frames
-        # Twice the capacity: the kept frames stay contiguous and are moved rarely.
-        self._moments: Single = np.zeros((F, 4, 2 * max_frames), dtype=np.float32)
-        self._end = self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def append(self, x: Complex) -> None:
-        """Append a frame (2, F)."""
-        if self._end == 2 * self._max_frames:
-            moments = np.empty_like(self._moments)
-            moments[..., : self._max_frames] = self._moments[..., self._max_frames :]
-            self._moments, self._end = moments, self._max_frames
-        self._moments[..., self._end] = SecondMoments.from_spectra(x[..., None]).values[..., 0]
-        self._end += 1
-        self._count = min(self._count + 1, self._max_frames)
-
-    @property
-    def values(self) -> Single:
-        """Moments (F, 4, T) of the recent frames, a view."""
-        return self._moments[..., self._end - self._count : self._end]
-
-
-def normalized_moments(values: Single, ear_levels: Array) -> SecondMoments:
-    """Return moments (F, 4, T) of spectra divided by the ear levels (2, F)."""
-    left, right = 1 / ear_levels
-    scale = np.stack([left**2, right**2, left * right, left * right], axis=1)[..., None]
-    return SecondMoments(np.multiply(values, scale, dtype=np.float32, casting="same_kind"))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -40,6 +40,7 @@ __all__ = [
     "Windows",
 ]
 
+_HOP_BINS = 800_000  # bins of an update that a hop may process: about 15 ms of CPU time
 _REPLAYED_HOPS = 24  # hops of which other windows are computed in one part
 
 
@@ -161,7 +162,8 @@ class StreamRenderer:
         self._recent_hops: deque[Array] = deque(maxlen=count + latency.reverberant_fir_hops)
         self._n_hops = 0
         reverberant_fir = self._new_windows(reverberant=True).fir_demixer.steering
-        self.hop_budget = reverberant_fir.max_bins  # cost of the parts of an update per hop
+        # Cost of the parts of an update per hop: at least an iteration with the longest windows
+        self.hop_budget = max(reverberant_fir.max_bins, _HOP_BINS)
 
     @property
     def newest_windows(self) -> Windows:

@@ -229,13 +229,14 @@ def _best_signs(pairwise: Array, unary: Array) -> Array:
     s, field = np.ones(n), np.array(unary, dtype=np.float64)
     J = pairwise - np.diag(np.diag(pairwise))  # s_i s_j pairwise_ij
     min_gain = 1e-9 * float(np.abs(J).sum())
-    square = np.zeros((n + 1, n + 1))
+    square, gain, sums = np.zeros((n + 1, n + 1)), np.empty((n + 1, n + 1)), np.empty((n, n))
     no_run = np.where(np.tri(n + 1, dtype=bool), -np.inf, 0.0)
     for _ in range(100):  # ends long before
         # A flip keeps the terms within the run, and changes the sign of all terms with the rest.
-        np.cumsum(J.cumsum(axis=0), axis=1, out=square[1:, 1:])
+        np.cumsum(np.cumsum(J, axis=0, out=sums), axis=1, out=square[1:, 1:])
         inside, linear = np.diag(square), np.append(0.0, (2 * J.sum(axis=1) + field).cumsum())
-        gain = no_run - 8 * square  # (begin, end) of every run of neighbours
+        np.multiply(square, -8, out=gain)  # (begin, end) of every run of neighbours
+        gain += no_run
         gain += 4 * inside - 2 * linear
         gain += (4 * inside + 2 * linear)[:, None]
         ends = gain.argmax(axis=1)
