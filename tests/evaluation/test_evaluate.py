@@ -157,3 +157,10 @@ def test_unknown_measure(known: tuple[ea.Scene, ea.GroundTruth]) -> None:
     """The error names the measures."""
     with pytest.raises(InputError, match="must be one of error_degrees"):
         ea.evaluate(*known).mean("name")
+
+
+def test_swapped_arguments_are_refused(known: tuple[ea.Scene, ea.GroundTruth]) -> None:
+    """The truth in place of the scene is named in one sentence."""
+    scene, _ = known
+    with pytest.raises(InputError, match="must be a separated scene, got ndarray"):
+        ea.evaluate(PLACES, scene)  # type: ignore[arg-type]

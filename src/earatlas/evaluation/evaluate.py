@@ -233,6 +233,11 @@ def evaluate(
     >>> ea.evaluate(scene, [[35, 0], [-60, 0]]).n_found
     2
     """
+    if not isinstance(scene, SceneSummary):
+        raise InputError(
+            f"scene must be a separated scene, got {type(scene).__name__}. Give the scene first, "
+            "and the truth after it."
+        )
     known = _ground_truth(truth)
     if sounds is not None:
         _check_sounds(scene, sounds, mixture)

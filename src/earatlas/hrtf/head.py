@@ -360,7 +360,8 @@ def remove_duplicates(head: Head, duplicates: Duplicates, where: str) -> Head:
             f"The head '{where}' contains {repeated} {noun} more than once, "
             f"such as {first_name} {example[0]:g}, {second_name} {example[1]:g}. Each may occur "
             "once. "
-            "Remove the repeated measurements, or choose to keep the first of each.",
+            "Remove the repeated measurements, or choose to keep the first of each. If the file "
+            "contains colatitudes or swapped columns, correct them instead.",
             hint=SettingHint("duplicates='first'", "--duplicates first"),
         )
     return head.subset(np.sort(first))
