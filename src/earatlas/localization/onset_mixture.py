@@ -308,26 +308,20 @@ class OnsetMixture:
     def add_source(self, fit: MixtureFit, same_cone_nats: float | None = None) -> MixtureFit:
         """Add one source, and place all sources again given the others.
 
-        Sources have unequal numbers of onsets: several mixing weights of the new source are tried
-        from each start. The sources of the better fit are placed again.
+        Sources have unequal numbers of onsets: several mixing weights of the new source are tried.
         """
         cost = self.settings.same_cone_nats if same_cone_nats is None else same_cone_nats
-
-        def score(candidate: MixtureFit) -> float:
-            return self.score(candidate, cost)
-
-        best: dict[bytes, MixtureFit] = {}  # by their cells, because starts may have the same best
+        candidates: dict[bytes, MixtureFit] = {}  # by their cells, which may be the same
         for start in self._starts(fit):
             e = self._mixture_likelihoods(self.densities_along(start.cells), start.mixing_weights)
             first = (1 - self.settings.diffuse_weight,)
-            candidates = []
             for weight in self.settings.new_weights if len(fit) else first:
                 pi = np.full(self.n_windows, weight)
                 path = self._place((1 - weight) * e, pi, start.cells, cost)
-                candidates.append(self.fit_weights(np.concatenate([start.cells, path[None]])))
-            better = max(candidates, key=score)
-            best[better.cells.tobytes()] = better
-        return max((self._refine(candidate, cost) for candidate in best.values()), key=score)
+                cells = np.concatenate([start.cells, path[None]])
+                if cells.tobytes() not in candidates:
+                    candidates[cells.tobytes()] = self._refine(self.fit_weights(cells), cost)
+        return max(candidates.values(), key=lambda candidate: self.score(candidate, cost))
 
     def _starts(self, fit: MixtureFit) -> Iterator[MixtureFit]:
         """Yield the fits to which one more source is added."""
