@@ -126,24 +126,32 @@ def test_ended_track_returns_its_last_samples(
 
 
 def test_snapshot_continues_identically(
-    reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene
+    reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene, result: StreamResult
 ) -> None:
-    """A copy, a pickle and a restored stream return the same, also if an update is in progress."""
-    x, n = scene.mixture.samples, 24_000
-    live = reverberant_atlas.live(rate=RATE)
-    live.push(x[:, :n])
-    while live._rendering._update is None or live._rendering._update.filters is None:
-        live.push(x[:, n : n + 256])
-        n += 256
+    """Copies, pickles, and streams that were copied or restored continue as one that was not.
+
+    An update of the filters is in progress when they are copied.
+    """
+    blocks = np.split(scene.mixture.samples, range(1000, scene.mixture.samples.shape[1], 1000), 1)
+    live, k = reverberant_atlas.live(rate=RATE), 0
+    while k < 24 or live._rendering._update is None or live._rendering._update.filters is None:
+        live.push(blocks[k])
+        k += 1
     assert not live._rendering._update.filters.finished
     saved, pickled = live.snapshot(), pickle.dumps(live)
-    expected = live.push(x[:, n : n + 8000])
-    again = pickle.loads(pickled).push(x[:, n : n + 8000])
+
+    def check(stream: ea.Live) -> None:
+        for j in range(k, k + 8):
+            report, expected = stream.push(blocks[j]), result[0][j]
+            assert report.to_dict() == expected.to_dict()
+            for one, other in zip(report.sources, expected.sources, strict=True):
+                np.testing.assert_array_equal(one.samples, other.samples)
+
+    check(live)
+    check(pickle.loads(pickled))
     live.restore(saved)
-    for report in (again, live.push(x[:, n : n + 8000]), saved.push(x[:, n : n + 8000])):
-        assert report.to_dict() == expected.to_dict()
-        for one, other in zip(report.sources, expected.sources, strict=True):
-            np.testing.assert_array_equal(one.samples, other.samples)
+    check(live)
+    check(saved)
 
 
 def test_cues_are_inferred_again_if_a_track_is_added(

@@ -11,7 +11,7 @@ from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import posterior_mixture
-from earatlas.parts import complete
+from earatlas.parts import SpreadComputation, complete
 from earatlas.streaming.track_posteriors import TrackPosteriors, _Fit
 
 
@@ -88,6 +88,19 @@ def test_another_head_is_not_known_to_deviate(posteriors: TrackPosteriors) -> No
     posteriors._other_head = True
     posteriors.use_head(posteriors._head)
     assert not posteriors._other_head
+
+
+def test_update_does_not_depend_on_later_decisions(
+    posteriors: TrackPosteriors, likelihood: DirectionLogLikelihood
+) -> None:
+    """An update in progress uses the decision about the head at its begin."""
+    expected = complete(posteriors._points(likelihood, None, None, 2, 0.0))
+    update = SpreadComputation(posteriors._points(likelihood, None, None, 2, 0.0))
+    posteriors._other_head = True
+    while not update.advance():
+        pass
+    posteriors._other_head = False
+    np.testing.assert_array_equal(update.result.log_densities, expected.log_densities)
 
 
 def test_one_track_of_a_population_may_be_that_of_another_kind_of_head() -> None:

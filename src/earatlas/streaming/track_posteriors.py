@@ -101,7 +101,9 @@ class TrackPosteriors:
         for track in confirmed:
             if track.moving:
                 track.posterior = None
-            elif track.id not in self._pending and (
+        self._other_head = self._is_other_head(confirmed)  # before the updates, which use it
+        for track in confirmed:
+            if not track.moving and track.id not in self._pending and (
                 track.posterior is None or self._is_due(tracker, track)
             ):
                 likelihood = (
@@ -112,7 +114,6 @@ class TrackPosteriors:
                     parts = self._points(likelihood, cues, onsets, len(confirmed), yaw)
                     # One part per hop, which takes up to 20 ms for 2700 directions.
                     self._pending[track.id] = SpreadComputation(parts)
-        self._other_head = self._is_other_head(confirmed)
 
     def advance(self, tracker: OnlineTracker) -> None:
         """Run the parts of a hop of the first update that is in progress."""
@@ -170,8 +171,9 @@ class TrackPosteriors:
         yaw: float,
     ) -> Parts[_Fit]:
         """Return the posterior relative to the head, with the prior of front before rear."""
-        yield 1.0
+        # Before the first part: the decision about the head may change until the next one.
         space, localizer, other_head = self._head.space, self._localizer, self._other_head
+        yield 1.0
         likelihood = replace(likelihood, directions=space.rotated(likelihood.directions, -yaw))
         if n_tracks > 1:
             posterior = detected_source_posterior(localizer, likelihood)
