@@ -1,6 +1,8 @@
 """Live stream: independence of the block size, perfect reconstruction, and stable track ids."""
 
+import copy
 import pickle
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import earatlas as ea
 from earatlas.geometry.angles import great_circle_error
 from earatlas.hrtf.head import ImpulseResponses
 from earatlas.localization.diagnostics import DoubtKind
+from earatlas.parts import complete
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, OverlapAdd
 from earatlas.streaming.hops import (
     OutputSettings,
@@ -20,8 +23,10 @@ from earatlas.streaming.hops import (
 from earatlas.streaming.online_demixing import OnlineDemixer
 from earatlas.streaming.online_masks import OnlineMasks
 from earatlas.streaming.online_steering import SteeringSettings
+from earatlas.streaming.stages import _UpdateStep
 from earatlas.tracking.online import OnlineTracker
 from earatlas.tracking.online_track import TrackEvent
+from earatlas.types import Complex
 
 RATE = 16_000
 StreamResult = tuple[
@@ -134,10 +139,14 @@ def test_snapshot_continues_identically(
     """
     blocks = np.split(scene.mixture.samples, range(1000, scene.mixture.samples.shape[1], 1000), 1)
     live, k = reverberant_atlas.live(rate=RATE), 0
-    while k < 24 or live._rendering._update is None or live._rendering._update.filters is None:
+
+    def filters_in_progress() -> bool:
+        update = live._rendering._update
+        return update is not None and update.step is _UpdateStep.FILTERS
+
+    while k < 24 or not filters_in_progress():
         live.push(blocks[k])
         k += 1
-    assert not live._rendering._update.filters.finished
     saved, pickled = live.snapshot(), pickle.dumps(live)
 
     def check(stream: ea.Live) -> None:
@@ -162,18 +171,33 @@ def test_cues_are_inferred_again_if_a_track_is_added(
     layout = separator.layout
     x, window, hop = scene.mixture.samples, layout.window, layout.window // 4
 
-    def noise(*, again: bool) -> float:
-        """Return the noise of the cues relative to that of the head, once a track was added."""
-        masks, frames = OnlineMasks(separator, hop / layout.rate), []
-        for t in range(100):
-            masks.append(x[:, t * hop : t * hop + window])
-            frames.append(masks.latest_frame)
-            if t == 91:
-                masks.update({1: PAIR[0]}, {})
-        masks.update({1: PAIR[0], 2: PAIR[1]}, {}, frames if again else ())
+    frames: list[Complex] = []
+    alone = OnlineMasks(separator, hop / layout.rate)
+    for t in range(100):
+        alone.append(x[:, t * hop : t * hop + window])
+        frames.append(alone.latest_frame)
+        if t == 91:
+            alone.apply(complete(alone.update_parts({1: PAIR[0]}, {})))
+
+    def noise(*forgetting: float, recent: Sequence[Complex] = frames) -> float:
+        """Return the noise of the cues relative to that of the head, once a track was added.
+
+        An update follows for each forgetting of the first track.
+        """
+        shared = (separator, separator.source_model)
+        masks = copy.deepcopy(alone, {id(part): part for part in shared})
+        for k, one in enumerate(forgetting):
+            if k:
+                masks.append(x[:, 99 * hop : 99 * hop + window])
+            pair = {1: PAIR[0], 2: PAIR[1]}
+            masks.apply(complete(masks.update_parts(pair, {1: one}, recent)))
         return float(np.median(masks._noise / separator.source_model.noise))
 
-    assert 0.5 < noise(again=True) < 0.8 * noise(again=False)
+    as_before = noise(0.0, recent=())
+    assert 0.5 < noise(0.05) < 0.8 * as_before  # also if the head trembles
+    assert noise(0.5) > 0.8 * as_before  # what was before a motion does not fit its directions
+    # Once there is sound after it, the cues are inferred again from that alone.
+    assert noise(0.5, 0.0) == pytest.approx(noise(0.0, recent=frames[-1:]))
 
 
 @pytest.mark.parametrize("hops", [(7, 7), (8, 3), (16, 5)])

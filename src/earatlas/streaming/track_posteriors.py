@@ -103,8 +103,10 @@ class TrackPosteriors:
                 track.posterior = None
         self._other_head = self._is_other_head(confirmed)  # before the updates, which use it
         for track in confirmed:
-            if not track.moving and track.id not in self._pending and (
-                track.posterior is None or self._is_due(tracker, track)
+            if (
+                not track.moving
+                and track.id not in self._pending
+                and (track.posterior is None or self._is_due(tracker, track))
             ):
                 likelihood = (
                     tracker.direction_log_likelihood(track, now) if track.misses == 0 else None
