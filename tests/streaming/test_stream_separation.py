@@ -79,6 +79,35 @@ def test_renderer_changes_between_stft_and_fir_output() -> None:
     assert np.abs(signals[0] - signals[2]).max() > 0.1
 
 
+def render_noise(
+    renderer: StreamRenderer, rng: np.random.Generator, rows: tuple[int, ...], hops: int
+) -> None:
+    """Render hops of noise with random masks for the tracks of the rows."""
+    for _ in range(hops):
+        size = (len(rows), len(FREQUENCIES_HZ))
+        masks = rng.uniform(size=size) if renderer.needs_frame_masks else None
+        renderer.push(rng.normal(size=(2, renderer.filterbank.hop)), masks, rows)
+
+
+def random_masks(renderer: StreamRenderer, rng: np.random.Generator, M: int) -> Array:
+    """Return random masks (M, mask frequencies, T) of the kept frames."""
+    T = len(renderer.newest_windows.demixer.steering.kept_hops)
+    return rng.uniform(size=(M, len(FREQUENCIES_HZ), T))
+
+
+def test_diffuse_ratio_is_measured_for_pairs_only() -> None:
+    """Two tracks that remain of three have no ratio until their filters are updated."""
+    rng = np.random.default_rng(31)
+    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
+    render_noise(renderer, rng, (), 24)
+    update(renderer, {7: 2, 9: 0, 4: 1}, random_masks(renderer, rng, 3), 0.0)
+    assert renderer.diffuse_ratio is None
+    renderer.keep_only((7, 9))
+    assert renderer.diffuse_ratio is None
+    update(renderer, {7: 2, 9: 0}, random_masks(renderer, rng, 2), 0.0)
+    assert renderer.diffuse_ratio is not None
+
+
 def test_reused_row_is_silent() -> None:
     """A row that is given to another track is silent, and the other row continues."""
     rng = np.random.default_rng(5)

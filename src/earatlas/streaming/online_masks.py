@@ -233,10 +233,12 @@ class OnlineMasks:
         n_frames, floor_db = len(self._frames), Threshold().floor_db(self._peak)
         stride = max(round(settings.restart_stride_seconds / self._frame_seconds), 1)
         spectra = np.concatenate(recent[::-stride][::-1], axis=-1)
+        sources: tuple[SourcePosterior, ...] = ()
+        for prior in priors:
+            yield 1.0
+            sources += (model.posterior(prior, model.noise),)
         yield 1.0
-        sources = tuple(model.posterior(prior, model.noise) for prior in priors)
         bins = separator.coherent_bins(spectra, floor_db)
-        yield 1.0
         vessl = VESSL(model, bins, prior_statistics=CueStatistics.stack(list(priors)))
         state = vessl.initialize_from(sources, model.noise)
         state = replace(state, sources=sources, free_energies=(0.0,))

@@ -177,10 +177,11 @@ class StreamRenderer:
 
     @property
     def diffuse_ratio(self) -> float | None:
-        """Diffuse-to-direct ratio of a pair in anechoic windows; None without such a pair."""
+        """Diffuse-to-direct ratio measured for a pair in anechoic windows; None without one."""
         demixer = self._windows.demixer
-        pair = len(demixer.steering.track_ids) == 2 and demixer.steering.vectors is not None
-        return demixer.diffuse_to_direct if pair and not self._windows.reverberant else None
+        # Two that remain of more tracks have no estimate of their own yet.
+        is_measured = demixer.steering.current.pair is not None
+        return demixer.diffuse_to_direct if is_measured and not self._windows.reverberant else None
 
     def push(self, x: Array, masks: Array | None, rows: Sequence[int]) -> Array:
         """Process a hop (2, hop); return signals (n_sources, 2, hop).
