@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from earatlas.parts import complete
+from earatlas.parts import SpreadComputation, complete
 from earatlas.separation.demixing.determined import DemixingSettings, SecondMoments
 from earatlas.streaming.filterbank import Filterbank
 from earatlas.streaming.fir_demixing import FirDemixer, FirFilterBank, fit_taps, truncated_taps
@@ -138,6 +138,22 @@ def test_reused_row_is_silent() -> None:
     signals = np.array([push_noise((0,)) for _ in range(8)])
     assert not signals[:, 1:].any()
     assert (np.abs(signals[:, 0]).max(axis=(1, 2)) > 0.1).all()
+
+
+def test_filters_for_other_rows_are_dropped() -> None:
+    """Filters for another pair do not replace those that became active during their update."""
+    rng = np.random.default_rng(32)
+    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
+    render_noise(renderer, rng, (), 30)
+    update(renderer, {7: 2, 9: 0}, random_masks(renderer, rng, 2), 0.0)
+    begun = SpreadComputation(
+        renderer.begin_update({7: 2, 4: 1}, random_masks(renderer, rng, 2), 0.0), np.inf
+    )
+    render_noise(renderer, rng, (2, 0), 1)
+    assert not renderer.needs_frame_masks  # the filters of the first pair are active
+    assert begun.advance()
+    renderer.apply(begun.result)
+    assert renderer.needs_frame_masks
 
 
 def test_change_of_pair_is_crossfaded() -> None:

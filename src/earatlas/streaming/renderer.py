@@ -356,7 +356,8 @@ class StreamRenderer:
         if estimate.demixing is not None:
             windows.demixer.apply(estimate.demixing)
         self._fir_is_current = False
-        if fir is not None:
+        # The FIR filters of other rows may have become active since the update began.
+        if fir is not None and not self._rows_change(estimate.tracks):
             windows.fir_demixer.apply(fir)
             self._fir_is_current = windows.fir_demixer.ready
             first, second = estimate.tracks.values()
