@@ -378,6 +378,27 @@ def test_demixing_of_a_source_without_sound_amplifies_little(n_frames: int) -> N
     np.testing.assert_allclose(gain[: F // 2], true_gain[: F // 2], rtol=0.1)
 
 
+def test_frames_of_a_dropped_update_are_counted_by_the_next() -> None:
+    """The statistics of the past contain as many frames as if no update had been dropped."""
+    rng = np.random.default_rng(33)
+    filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=2, synthesis_hops=2)
+    steering = steering_vectors(filterbank, ((5, 1),), ((5, 1),))
+    F = filterbank.window // 2
+
+    def append_frames(count: int) -> None:
+        for x in rng.normal(size=(count, 2, 2, F)):
+            assert steering.advance()
+            steering.append(x[0] + 1j * x[1])
+
+    append_frames(20)
+    begun = steering.begin_update((1, 2), 0.0)
+    append_frames(3)
+    steering.apply(complete(begun.estimate(rng.uniform(size=(2, F, 20)), None)))
+    assert steering.begin_update((1, 2), 0.0).n_new == 3  # dropped
+    append_frames(4)
+    assert steering.begin_update((1, 2), 0.0).n_new == 7
+
+
 def test_retain_forgets_pairs_with_deleted_tracks() -> None:
     """Pairs of retained tracks are kept; a pair with any other track restarts."""
     rng = np.random.default_rng(17)

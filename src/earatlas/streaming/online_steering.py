@@ -111,6 +111,7 @@ class SteeringEstimate:
     vectors: Complex | None  # A (F, 2, M); None with too few frames
     ear_levels: Array  # (2, F) levels by which the vectors are normalized
     pair: _PairState | None = None  # of two tracks
+    n_new: int = 0  # frames since the update before
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -128,7 +129,7 @@ class SteeringUpdate:
     frames: Single  # (F, 4, T) moments of all recent frames
     kept_hops: Indices  # (T,) hops at which they ended, relative to the present (0)
     n_valid: int  # frames since the last motion
-    n_new: int  # frames since the last update
+    n_new: int  # frames since the last update that was applied
     max_frames: int  # if there are as many, the oldest of them leave with the next ones
     ear_levels: Array  # (2, F)
     forgetting: float  # 0 to 1
@@ -141,7 +142,7 @@ class SteeringUpdate:
         """Estimate the steering vectors in parts; see `OnlineSteeringVectors.update`."""
         T = self.n_used(q)
         if len(self.track_ids) < 2 or self.settings.min_frames > T:
-            return SteeringEstimate(self.track_ids, None, self.ear_levels)
+            return SteeringEstimate(self.track_ids, None, self.ear_levels, n_new=self.n_new)
         yield self.frames.shape[0] * T
         moments = self.moments(T)
         masks: Array | None = None if q is None else np.asarray(q[..., -T:], dtype=np.float32)
@@ -154,7 +155,7 @@ class SteeringUpdate:
             vectors = yield from underdetermined_estimation(
                 moments, masks, n_phase_bins, UnderdeterminedSettings()
             )
-        return SteeringEstimate(self.track_ids, vectors, self.ear_levels, pair)
+        return SteeringEstimate(self.track_ids, vectors, self.ear_levels, pair, self.n_new)
 
     def _pair(
         self, moments: SecondMoments, q: Array | None, expected: ExpectedCues | None
@@ -266,7 +267,7 @@ class OnlineSteeringVectors:
         self._frames = RecentFrames(F, self._max_frames)
         self._ear_powers = np.zeros((2, F))  # smoothed
         self._hops = 0
-        self._n_new_frames = 0  # since the last update
+        self._n_new_frames = 0  # since the last update that was applied
         self._static_since_hop = 0  # hop at which the last motion ended
         self._accumulated_forgetting = 0.0  # since the current motion began
         self._pairs: dict[tuple[int, ...], _PairState] = {}
@@ -368,33 +369,32 @@ class OnlineSteeringVectors:
         self.register_motion(forgetting)
         ear_levels = np.sqrt(self._ear_powers)
         idle_hops = 0 if known is None else self._hops - known.updated_hop
-        update = SteeringUpdate(
-            ids,
-            self.settings,
-            self._demixing,
-            self.frequencies_hz,
-            self.mask_rows,
-            self.n_mask_frequencies,
-            self._keep_identity,
-            self._max_phase_hz,
-            self._frames.values,
-            self.kept_hops,
-            self._n_valid_frames(forgetting),
-            self._n_new_frames,
-            self._max_frames,
-            np.maximum(ear_levels, 1e-6 * float(ear_levels.max()) + 1e-12),
-            forgetting,
-            self._accumulated_forgetting > self.settings.restart_forgetting,
-            self._hops,
-            idle_hops * self._hop_seconds,
-            known,
+        return SteeringUpdate(
+            track_ids=ids,
+            settings=self.settings,
+            demixing=self._demixing,
+            frequencies_hz=self.frequencies_hz,
+            mask_rows=self.mask_rows,
+            n_masked=self.n_mask_frequencies,
+            keep_identity=self._keep_identity,
+            max_phase_hz=self._max_phase_hz,
+            frames=self._frames.values,
+            kept_hops=self.kept_hops,
+            n_valid=self._n_valid_frames(forgetting),
+            n_new=self._n_new_frames,
+            max_frames=self._max_frames,
+            ear_levels=np.maximum(ear_levels, 1e-6 * float(ear_levels.max()) + 1e-12),
+            forgetting=forgetting,
+            restarts=self._accumulated_forgetting > self.settings.restart_forgetting,
+            hop=self._hops,
+            idle_seconds=idle_hops * self._hop_seconds,
+            known=known,
         )
-        self._n_new_frames = 0
-        return update
 
     def apply(self, estimate: SteeringEstimate) -> None:
         """Use the result of an update."""
         self.current = estimate
+        self._n_new_frames -= estimate.n_new
         if estimate.pair is not None:
             self._pairs[estimate.track_ids] = estimate.pair
 
