@@ -26,7 +26,7 @@ from earatlas.streaming.online_steering import SteeringSettings
 from earatlas.streaming.stages import _UpdateStep
 from earatlas.tracking.online import OnlineTracker
 from earatlas.tracking.online_track import TrackEvent
-from earatlas.types import Complex
+from earatlas.types import Array, Complex
 
 RATE = 16_000
 StreamResult = tuple[
@@ -248,15 +248,19 @@ def test_past_covariances_decay_and_are_counted_once() -> None:
             if demixer.steering.advance():
                 demixer.steering.append((x[0] + 1j * x[1])[:, 1:])
 
+    def update_demixer(ids: tuple[int, int], masks: Array | None, forgetting: float) -> None:
+        update = demixer.steering.begin_update(ids, forgetting)
+        demixer.apply(complete(demixer.estimate_parts(update, masks)))
+
     append(2 * T)
-    demixer.update((1, 2), rng.uniform(size=(2, F, T)), 0.0)
+    update_demixer((1, 2), rng.uniform(size=(2, F, T)), 0.0)
     pair = demixer.steering._pairs[1, 2]
     before, ear_levels = pair.past, pair.ear_levels
     assert before.any()
     for _ in range(3):
         append(8)
-        demixer.update((1, 3), rng.uniform(size=(2, F, T)), 0.0)
-    demixer.update((1, 2), None, 0.5)
+        update_demixer((1, 3), rng.uniform(size=(2, F, T)), 0.0)
+    update_demixer((1, 2), None, 0.5)
     pair = demixer.steering._pairs[1, 2]
     change = (ear_levels / pair.ear_levels).T
     expected = 0.5 * np.exp(-24 * filterbank.hop_seconds / 60.0) * before

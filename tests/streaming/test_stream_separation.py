@@ -6,7 +6,12 @@ import pytest
 from earatlas.parts import SpreadComputation, complete
 from earatlas.separation.demixing.determined import DemixingSettings, SecondMoments
 from earatlas.streaming.filterbank import Filterbank
-from earatlas.streaming.fir_demixing import FirDemixer, FirFilterBank, fit_taps, truncated_taps
+from earatlas.streaming.fir_demixing import (
+    FirDemixer,
+    FirFilterBank,
+    fit_taps_parts,
+    truncated_taps,
+)
 from earatlas.streaming.online_steering import OnlineSteeringVectors, SteeringSettings
 from earatlas.streaming.recent_frames import RecentFrames, normalized_moments
 from earatlas.streaming.renderer import LatencyProfile, StreamRenderer
@@ -21,12 +26,12 @@ def update(
     renderer: StreamRenderer, tracks: dict[int, int], masks: Array | None, forgetting: float
 ) -> None:
     """Update the filters of tracks at once."""
-    renderer.apply(complete(renderer.begin_update(tracks, masks, forgetting)))
+    renderer.apply(complete(renderer.update_parts(tracks, masks, forgetting)))
 
 
 def set_reverberant(renderer: StreamRenderer, reverberant: bool) -> None:
     """Prepare windows for other sound at once; they are used from the next update on."""
-    renderer.prepare(*complete(renderer.recent_windows(reverberant=reverberant)))
+    renderer.prepare(*complete(renderer.recent_windows_parts(reverberant=reverberant)))
 
 
 def steering_vectors(
@@ -39,6 +44,14 @@ def steering_vectors(
     return OnlineSteeringVectors(
         filterbank, FREQUENCIES_HZ, SteeringSettings(), demixing, mask_updates=3
     )
+
+
+def update_steering(
+    steering: OnlineSteeringVectors, ids: tuple[int, ...], masks: Array | None, forgetting: float
+) -> None:
+    """Update the steering vectors of tracks at once."""
+    begun = steering.begin_update(ids, forgetting)
+    steering.apply(complete(begun.estimate_parts(masks, None)))
 
 
 def test_renderer_changes_between_stft_and_fir_output() -> None:
@@ -147,7 +160,7 @@ def test_filters_for_other_rows_are_dropped() -> None:
     render_noise(renderer, rng, (), 30)
     update(renderer, {7: 2, 9: 0}, random_masks(renderer, rng, 2), 0.0)
     begun = SpreadComputation(
-        renderer.begin_update({7: 2, 4: 1}, random_masks(renderer, rng, 2), 0.0), np.inf
+        renderer.update_parts({7: 2, 4: 1}, random_masks(renderer, rng, 2), 0.0), np.inf
     )
     render_noise(renderer, rng, (2, 0), 1)
     assert not renderer.needs_frame_masks  # the filters of the first pair are active
@@ -333,7 +346,7 @@ def test_steering_vectors_restart_after_motion() -> None:
         """Return the median leakage between the sources after the motion."""
         q = np.where(active[:, max(last - hops, 0) : last], 0.95, 0.05)
         masks = np.tile(q[:, None], (1, F, 1)) if steering.needs_masks((3, 5)) else None
-        steering.update((3, 5), masks, forgetting)
+        update_steering(steering, (3, 5), masks, forgetting)
         assert steering.vectors is not None
         vectors = steering.ear_levels.T[:, :, None] * steering.vectors
         demixed = np.abs(np.linalg.solve(vectors, after))[:, 0]
@@ -368,7 +381,7 @@ def test_demixing_of_a_source_without_sound_amplifies_little(n_frames: int) -> N
         assert steering.advance()
         steering.append(np.einsum("fam,mf->af", A, y) + noise)
     q = np.where([active, ~active], 0.95, 0.05)
-    steering.update((3, 5), np.tile(q[:, None], (1, F, 1)), 0.0)
+    update_steering(steering, (3, 5), np.tile(q[:, None], (1, F, 1)), 0.0)
     assert steering.vectors is not None
     gain = 1 / np.abs(np.linalg.det(steering.vectors))
     assert gain[F // 2 :].max() < 8
@@ -393,7 +406,7 @@ def test_frames_of_a_dropped_update_are_counted_by_the_next() -> None:
     append_frames(20)
     begun = steering.begin_update((1, 2), 0.0)
     append_frames(3)
-    steering.apply(complete(begun.estimate(rng.uniform(size=(2, F, 20)), None)))
+    steering.apply(complete(begun.estimate_parts(rng.uniform(size=(2, F, 20)), None)))
     assert steering.begin_update((1, 2), 0.0).n_new == 3  # dropped
     append_frames(4)
     assert steering.begin_update((1, 2), 0.0).n_new == 7
@@ -409,7 +422,7 @@ def test_retain_forgets_pairs_with_deleted_tracks() -> None:
         assert steering.advance()
         steering.append(x[0] + 1j * x[1])
     for pair in ((1, 2), (1, 3)):
-        steering.update(pair, rng.uniform(size=(2, F, 20)), 0.0)
+        update_steering(steering, pair, rng.uniform(size=(2, F, 20)), 0.0)
     steering.retain([1, 2, 4])
     assert (steering.n_updates((1, 2)), steering.n_updates((1, 3))) == (1, 0)
 
@@ -440,7 +453,7 @@ def test_fit_taps_converges_to_least_squares() -> None:
     exact = np.linalg.lstsq(np.r_[A.real, A.imag], np.r_[b.real, b.imag], rcond=None)[0]
     oracle = exact.reshape(2, n_future + n_past, 2).transpose(1, 2, 0)  # (l, e, i)
     start = truncated_taps(H[half], n_future, n_past, 1 / 6)
-    taps = [fit_taps(H[half], Phi[half], start, n_future, steps) for steps in (0, 1, 3, 18)]
+    taps = [complete(fit_taps_parts(H[half], Phi[half], start, n_future, n)) for n in (0, 1, 3, 18)]
     np.testing.assert_allclose(taps[0], start)
     np.testing.assert_allclose(taps[-1], oracle, rtol=1e-6)
     assert (np.diff([J(h) for h in taps]) < 0).all()
@@ -485,10 +498,12 @@ def test_fir_demixer_separates_reverberant_noise(
             first = (np.asarray(power[0]) > power[1]).astype(float)
             q = np.tile(np.stack([first, 1 - first])[:, None], (1, filterbank.window // 2, 1))
             begun = shorter.begin_update((3, 5), 0.0)
-            found = complete(begun.estimate(q, None))
+            found = complete(begun.estimate_parts(q, None))
             shorter.apply(found)
             update_of_fir = fir_demixer.steering.begin_update((3, 5), 0.0)
-            fir_demixer.apply(complete(fir_demixer.estimate(update_of_fir, begun, found.vectors)))
+            fir_demixer.apply(
+                complete(fir_demixer.estimate_parts(update_of_fir, begun, found.vectors))
+            )
             assert fir_demixer.ready
         if fir_demixer.ready:
             out.append(fir_demixer.output())
@@ -534,7 +549,7 @@ def test_three_steering_vectors_follow_clusters_of_bins() -> None:
         for x in np.einsum("fam,mft->taf", truth, y):
             assert steering.advance()
             steering.append(x)
-        steering.update((1, 2, 3), q, 0.0)
+        update_steering(steering, (1, 2, 3), q, 0.0)
         vectors = steering.vectors
         assert vectors is not None
         vectors = vectors * steering.ear_levels.T[:, :, None]

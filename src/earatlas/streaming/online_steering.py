@@ -33,18 +33,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from earatlas.features.stft import squared_magnitude
-from earatlas.parts import Parts, complete
+from earatlas.parts import Parts
 from earatlas.separation.demixing.determined import (
     DemixingSettings,
     SecondMoments,
-    pair_estimation,
-    projections,
+    estimate_pair_parts,
+    iterative_projection_parts,
     smooth_powers,
 )
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues
 from earatlas.separation.demixing.underdetermined import (
     UnderdeterminedSettings,
-    underdetermined_estimation,
+    underdetermined_steering_vectors_parts,
 )
 from earatlas.separation.demixing.wiener import WienerSettings, estimate_diffuse_to_direct
 from earatlas.streaming.filterbank import Filterbank
@@ -138,8 +138,14 @@ class SteeringUpdate:
     idle_seconds: float  # since the last update of this pair
     known: _PairState | None  # estimate of the same pair, if there is one
 
-    def estimate(self, q: Array | None, expected: ExpectedCues | None) -> Parts[SteeringEstimate]:
-        """Estimate the steering vectors in parts; see `OnlineSteeringVectors.update`."""
+    def estimate_parts(
+        self, q: Array | None, expected: ExpectedCues | None
+    ) -> Parts[SteeringEstimate]:
+        """Estimate the steering vectors in parts, with masks q (M, F, T) of the recent frames.
+
+        Without masks, the estimate of a known pair is refined. The `expected` cues of a pair, at
+        the frequencies of the masks, determine its order.
+        """
         T = self.n_used(q)
         if len(self.track_ids) < 2 or self.settings.min_frames > T:
             return SteeringEstimate(self.track_ids, None, self.ear_levels, n_new=self.n_new)
@@ -148,16 +154,16 @@ class SteeringUpdate:
         masks: Array | None = None if q is None else np.asarray(q[..., -T:], dtype=np.float32)
         pair, vectors = None, None
         if len(self.track_ids) == 2:
-            pair = yield from self._pair(moments, masks, expected)
+            pair = yield from self._pair_parts(moments, masks, expected)
             vectors = pair.vectors
         elif masks is not None:
             n_phase_bins = int(np.searchsorted(self.frequencies_hz, self.max_phase_hz, "right"))
-            vectors = yield from underdetermined_estimation(
+            vectors = yield from underdetermined_steering_vectors_parts(
                 moments, masks, n_phase_bins, UnderdeterminedSettings()
             )
         return SteeringEstimate(self.track_ids, vectors, self.ear_levels, pair, self.n_new)
 
-    def _pair(
+    def _pair_parts(
         self, moments: SecondMoments, q: Array | None, expected: ExpectedCues | None
     ) -> Parts[_PairState]:
         """Estimate the vectors of two sources; with masks q (2, F, T) the estimate restarts."""
@@ -171,13 +177,15 @@ class SteeringUpdate:
         decay = (1 - self.forgetting) * np.exp(-self.idle_seconds / settings.past_seconds)
         past, permuted = decay * state.past, state.permuted
         if q is None:
-            A = yield from projections(moments, state.vectors, sizes, n_masked, past + prior)
+            A = yield from iterative_projection_parts(
+                moments, state.vectors, sizes, n_masked, past + prior
+            )
         else:  # restart from the masks: estimates from few frames may be wrong
             past = np.zeros_like(past)
             masked = slice(None, n_masked)
             if expected is not None:
                 expected = expected.at(self.mask_rows[masked], self.ear_levels[:, masked])
-            A, permuted = yield from pair_estimation(
+            A, permuted = yield from estimate_pair_parts(
                 moments,
                 q,
                 self.frequencies_hz[masked],
@@ -348,23 +356,11 @@ class OnlineSteeringVectors:
         """Forget pairs with other tracks."""
         self._pairs = {ids: pair for ids, pair in self._pairs.items() if set(ids) <= set(track_ids)}
 
-    def update(
-        self,
-        track_ids: Sequence[int],
-        q: Array | None,
-        forgetting: float,
-        expected: ExpectedCues | None = None,
-    ) -> None:
-        """Update the steering vectors for tracks, with masks q (M, F, T) of the recent frames.
-
-        Without masks, the estimate of a known pair is refined. `forgetting` (0 to 1) is the part of
-        the statistics that the motion of the tracks voids. The `expected` cues of a pair, at the
-        frequencies of the masks, determine its order.
-        """
-        self.apply(complete(self.begin_update(track_ids, forgetting).estimate(q, expected)))
-
     def begin_update(self, track_ids: Sequence[int], forgetting: float) -> SteeringUpdate:
-        """Return what an update with the frames so far depends on, with `forgetting` (0 to 1)."""
+        """Return what an update with the frames so far depends on.
+
+        `forgetting` (0 to 1) is the part of the statistics that the motion of the tracks voids.
+        """
         ids, known = tuple(track_ids), self._pairs.get(tuple(track_ids))
         self.register_motion(forgetting)
         ear_levels = np.sqrt(self._ear_powers)

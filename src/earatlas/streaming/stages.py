@@ -309,7 +309,7 @@ class RenderStage:
         if reverberant != renderer.newest_windows.reverberant:
             renderer.prepare(None)
             if reverberant != renderer.newest_windows.reverberant:
-                parts = renderer.recent_windows(reverberant=reverberant)
+                parts = renderer.recent_windows_parts(reverberant=reverberant)
                 update.step = _UpdateStep.WINDOWS
                 update.computation = SpreadComputation(parts, renderer.hop_budget)
 
@@ -342,7 +342,7 @@ class RenderStage:
             places = update.positions
             cues = masks.model.update_parts(places.directions, places.forgetting, masks.frames)
             return SpreadComputation(cues)
-        return SpreadComputation(self._begin_filters(masks, update), self.renderer.hop_budget)
+        return SpreadComputation(self._filter_parts(masks, update), self.renderer.hop_budget)
 
     def _ranked(
         self, tracks: Sequence[OnlineTrack], now: float, *, reverberant: bool
@@ -379,7 +379,7 @@ class RenderStage:
                 chosen.append(track)
         return tuple(sorted(track.id for track in chosen))
 
-    def _begin_filters(self, masks: MaskStage, update: _FilterUpdate) -> Parts[RenderEstimate]:
+    def _filter_parts(self, masks: MaskStage, update: _FilterUpdate) -> Parts[RenderEstimate]:
         """Return the parts of an update of the filters."""
         renderer, ids = self.renderer, update.ids
         windows = renderer.newest_windows
@@ -393,4 +393,4 @@ class RenderStage:
             if len(ids) == 2 and not windows.reverberant:
                 expected = masks.model.expected_cues(ids)
         rows = {i: self._rows[i] for i in ids}
-        return renderer.begin_update(rows, recent_masks, forgetting, expected)
+        return renderer.update_parts(rows, recent_masks, forgetting, expected)
