@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import earatlas as ea
 from earatlas.parts import SpreadComputation, complete
 from earatlas.separation.demixing.determined import DemixingSettings, SecondMoments
 from earatlas.streaming.filterbank import Filterbank
@@ -15,6 +16,7 @@ from earatlas.streaming.fir_demixing import (
 from earatlas.streaming.online_steering import OnlineSteeringVectors, SteeringSettings
 from earatlas.streaming.recent_frames import RecentFrames, normalized_moments
 from earatlas.streaming.renderer import LatencyProfile, StreamRenderer
+from earatlas.streaming.stages import RenderStage, TrackPositions
 from earatlas.types import Array, Complex
 
 FREQUENCIES_HZ = np.arange(1.0, 65.0) * 62.5
@@ -410,6 +412,17 @@ def test_frames_of_a_dropped_update_are_counted_by_the_next() -> None:
     assert steering.begin_update((1, 2), 0.0).n_new == 3  # dropped
     append_frames(4)
     assert steering.begin_update((1, 2), 0.0).n_new == 7
+
+
+def test_motion_before_a_dropped_update_counts_for_the_next() -> None:
+    """A room that is recognized ends an update; what a track had moved until then is not lost."""
+    stage = RenderStage(8000, LATENCY, ea.CueLayout.low_ild(), 3)
+    place = {1: np.zeros(2), 2: np.ones(2)}
+    stage.begin_update(TrackPositions(place, {1: 0.5, 2: 0.0}), reverberant=False)
+    stage.select([], 1.0, reverberant=True)
+    stage.begin_update(TrackPositions(place, {1: 0.2, 2: 0.1}), reverberant=True)
+    assert stage._update is not None
+    assert stage._update.positions.forgetting == pytest.approx({1: 0.6, 2: 0.1})
 
 
 def test_retain_forgets_pairs_with_deleted_tracks() -> None:

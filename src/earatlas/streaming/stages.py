@@ -15,7 +15,7 @@ filters are updated for the tracks (`earatlas.streaming.stream` has the loop).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
@@ -82,6 +82,11 @@ class TrackPositions:
 
     directions: Mapping[int, Array]  # (C,) degrees
     forgetting: Mapping[int, float]  # 0 to 1, part of the signal statistics that motion voids
+
+    def after(self, forgetting: Mapping[int, float]) -> TrackPositions:
+        """Return the positions with the motion of an earlier interval added."""
+        total = {i: f + (1 - f) * forgetting.get(i, 0.0) for i, f in self.forgetting.items()}
+        return replace(self, forgetting=total)
 
 
 class TrackStage:
@@ -259,6 +264,7 @@ class RenderStage:
         self._selected: tuple[int, ...] = ()  # tracks for which the filters are updated
         self._is_due = False  # an update begins with the next step
         self._update: _FilterUpdate | None = None  # in progress
+        self._missed_motion: Mapping[int, float] = {}  # forgetting of an update that was dropped
 
     @property
     def mask_ids(self) -> tuple[int, ...] | None:
@@ -298,11 +304,14 @@ class RenderStage:
         update = self._update
         if update is not None and (update.reverberant != reverberant or removed & set(update.ids)):
             self._update = None
+            if update.step is not _UpdateStep.FILTERS:  # the cues have not been updated
+                self._missed_motion = update.positions.forgetting
         return self._is_due and self._update is None
 
     def begin_update(self, positions: TrackPositions, *, reverberant: bool) -> None:
         """Begin an update of the filters of the selected tracks, for the next hops."""
         renderer, self._is_due = self.renderer, False
+        positions, self._missed_motion = positions.after(self._missed_motion), {}
         self._update = update = _FilterUpdate(
             self._selected, positions, reverberant, _UpdateStep.CUES
         )
