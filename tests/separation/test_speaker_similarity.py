@@ -9,6 +9,7 @@ import scipy.signal
 import earatlas as ea
 from earatlas.features.reverberation import ReverberationEstimate
 from earatlas.geometry.angles import to_vectors
+from earatlas.parts import complete
 from earatlas.separation.demixing.determined import DemixingSettings
 from earatlas.separation.demixing.speaker_similarity import SimilaritySettings, speaker_similarity
 from earatlas.streaming.filterbank import Filterbank
@@ -110,12 +111,12 @@ def test_identity_is_kept_if_masks_are_swapped() -> None:
     first = levels[0] / levels.sum(axis=0)
     q = np.tile(np.stack([first, 1 - first])[:, None], (1, len(steering.frequencies_hz), 1))
     for _ in range(3):
-        steering.update((1, 2), q, 0.0)
+        steering.apply(complete(steering.begin_update((1, 2), 0.0).estimate_parts(q, None)))
     before = steering.vectors
     assert before is not None
     assert steering.permuted.mean() < 0.1
     for _ in range(4):
-        steering.update((1, 2), q[::-1], 0.0)
+        steering.apply(complete(steering.begin_update((1, 2), 0.0).estimate_parts(q[::-1], None)))
         assert steering.vectors is not None
         np.testing.assert_allclose(np.abs(steering.vectors), np.abs(before), atol=0.05)
     assert steering.permuted.mean() > 0.9
@@ -137,7 +138,7 @@ def test_offline_separation_leaves_the_state_unchanged() -> None:
     ends = [(150 + h - 2) * bank.hop for h in hops]
     power = np.array([[(i[:, max(e - 512, 0) : e] ** 2).sum() for e in ends] for i in images])
     q = np.tile((power / (power.sum(axis=0) + 1e-9))[:, None], (1, len(HERTZ), 1))
-    first = demixer.separate_offline(q, hops, mixture)
+    first = complete(demixer.separate_offline_parts(q, hops, mixture))
     error = images[0] - first
     assert 10 * np.log10((images[0] ** 2).sum() / (error**2).sum()) > 15
     assert demixer.steering.vectors is None

@@ -1,6 +1,8 @@
 """Live stream: independence of the block size, perfect reconstruction, and stable track ids."""
 
+import copy
 import pickle
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import earatlas as ea
 from earatlas.geometry.angles import great_circle_error
 from earatlas.hrtf.head import ImpulseResponses
 from earatlas.localization.diagnostics import DoubtKind
+from earatlas.parts import complete
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, OverlapAdd
 from earatlas.streaming.hops import (
     OutputSettings,
@@ -20,8 +23,10 @@ from earatlas.streaming.hops import (
 from earatlas.streaming.online_demixing import OnlineDemixer
 from earatlas.streaming.online_masks import OnlineMasks
 from earatlas.streaming.online_steering import SteeringSettings
+from earatlas.streaming.stages import _UpdateStep
 from earatlas.tracking.online import OnlineTracker
 from earatlas.tracking.online_track import TrackEvent
+from earatlas.types import Array, Complex
 
 RATE = 16_000
 StreamResult = tuple[
@@ -126,24 +131,36 @@ def test_ended_track_returns_its_last_samples(
 
 
 def test_snapshot_continues_identically(
-    reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene
+    reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene, result: StreamResult
 ) -> None:
-    """A copy, a pickle and a restored stream return the same, also if an update is in progress."""
-    x, n = scene.mixture.samples, 24_000
-    live = reverberant_atlas.live(rate=RATE)
-    live.push(x[:, :n])
-    while live._rendering._update is None or live._rendering._update.filters is None:
-        live.push(x[:, n : n + 256])
-        n += 256
-    assert not live._rendering._update.filters.finished
+    """Copies, pickles, and streams that were copied or restored continue as one that was not.
+
+    An update of the filters is in progress when they are copied.
+    """
+    blocks = np.split(scene.mixture.samples, range(1000, scene.mixture.samples.shape[1], 1000), 1)
+    live, k = reverberant_atlas.live(rate=RATE), 0
+
+    def filters_in_progress() -> bool:
+        update = live._rendering._update
+        return update is not None and update.step is _UpdateStep.FILTERS
+
+    while k < 24 or not filters_in_progress():
+        live.push(blocks[k])
+        k += 1
     saved, pickled = live.snapshot(), pickle.dumps(live)
-    expected = live.push(x[:, n : n + 8000])
-    again = pickle.loads(pickled).push(x[:, n : n + 8000])
+
+    def check(stream: ea.Live) -> None:
+        for j in range(k, k + 8):
+            report, expected = stream.push(blocks[j]), result[0][j]
+            assert report.to_dict() == expected.to_dict()
+            for one, other in zip(report.sources, expected.sources, strict=True):
+                np.testing.assert_array_equal(one.samples, other.samples)
+
+    check(live)
+    check(pickle.loads(pickled))
     live.restore(saved)
-    for report in (again, live.push(x[:, n : n + 8000]), saved.push(x[:, n : n + 8000])):
-        assert report.to_dict() == expected.to_dict()
-        for one, other in zip(report.sources, expected.sources, strict=True):
-            np.testing.assert_array_equal(one.samples, other.samples)
+    check(live)
+    check(saved)
 
 
 def test_cues_are_inferred_again_if_a_track_is_added(
@@ -154,18 +171,33 @@ def test_cues_are_inferred_again_if_a_track_is_added(
     layout = separator.layout
     x, window, hop = scene.mixture.samples, layout.window, layout.window // 4
 
-    def noise(*, again: bool) -> float:
-        """Return the noise of the cues relative to that of the head, once a track was added."""
-        masks, frames = OnlineMasks(separator, hop / layout.rate), []
-        for t in range(100):
-            masks.append(x[:, t * hop : t * hop + window])
-            frames.append(masks.latest_frame)
-            if t == 91:
-                masks.update({1: PAIR[0]}, {})
-        masks.update({1: PAIR[0], 2: PAIR[1]}, {}, frames if again else ())
+    frames: list[Complex] = []
+    alone = OnlineMasks(separator, hop / layout.rate)
+    for t in range(100):
+        alone.append(x[:, t * hop : t * hop + window])
+        frames.append(alone.latest_frame)
+        if t == 91:
+            alone.apply(complete(alone.update_parts({1: PAIR[0]}, {})))
+
+    def noise(*forgetting: float, recent: Sequence[Complex] = frames) -> float:
+        """Return the noise of the cues relative to that of the head, once a track was added.
+
+        An update follows for each forgetting of the first track.
+        """
+        shared = (separator, separator.source_model)
+        masks = copy.deepcopy(alone, {id(part): part for part in shared})
+        for k, one in enumerate(forgetting):
+            if k:
+                masks.append(x[:, 99 * hop : 99 * hop + window])
+            pair = {1: PAIR[0], 2: PAIR[1]}
+            masks.apply(complete(masks.update_parts(pair, {1: one}, recent)))
         return float(np.median(masks._noise / separator.source_model.noise))
 
-    assert 0.5 < noise(again=True) < 0.8 * noise(again=False)
+    as_before = noise(0.0, recent=())
+    assert 0.5 < noise(0.05) < 0.8 * as_before  # also if the head trembles
+    assert noise(0.5) > 0.8 * as_before  # what was before a motion does not fit its directions
+    # Once there is sound after it, the cues are inferred again from that alone.
+    assert noise(0.5, 0.0) == pytest.approx(noise(0.0, recent=frames[-1:]))
 
 
 @pytest.mark.parametrize("hops", [(7, 7), (8, 3), (16, 5)])
@@ -216,15 +248,19 @@ def test_past_covariances_decay_and_are_counted_once() -> None:
             if demixer.steering.advance():
                 demixer.steering.append((x[0] + 1j * x[1])[:, 1:])
 
+    def update_demixer(ids: tuple[int, int], masks: Array | None, forgetting: float) -> None:
+        update = demixer.steering.begin_update(ids, forgetting)
+        demixer.apply(complete(demixer.estimate_parts(update, masks)))
+
     append(2 * T)
-    demixer.update((1, 2), rng.uniform(size=(2, F, T)), 0.0)
+    update_demixer((1, 2), rng.uniform(size=(2, F, T)), 0.0)
     pair = demixer.steering._pairs[1, 2]
     before, ear_levels = pair.past, pair.ear_levels
     assert before.any()
     for _ in range(3):
         append(8)
-        demixer.update((1, 3), rng.uniform(size=(2, F, T)), 0.0)
-    demixer.update((1, 2), None, 0.5)
+        update_demixer((1, 3), rng.uniform(size=(2, F, T)), 0.0)
+    update_demixer((1, 2), None, 0.5)
     pair = demixer.steering._pairs[1, 2]
     change = (ear_levels / pair.ear_levels).T
     expected = 0.5 * np.exp(-24 * filterbank.hop_seconds / 60.0) * before

@@ -1,4 +1,4 @@
-"""Separation in a live stream: the signals add up to the input in all windows and transitions."""
+"""Separation in a live stream: steering vectors and FIR filters from the recent frames."""
 
 import numpy as np
 import pytest
@@ -6,27 +6,18 @@ import pytest
 from earatlas.parts import complete
 from earatlas.separation.demixing.determined import DemixingSettings, SecondMoments
 from earatlas.streaming.filterbank import Filterbank
-from earatlas.streaming.fir_demixing import FirDemixer, FirFilterBank, fit_taps, truncated_taps
+from earatlas.streaming.fir_demixing import (
+    FirDemixer,
+    FirFilterBank,
+    fit_taps_parts,
+    truncated_taps,
+)
 from earatlas.streaming.online_steering import OnlineSteeringVectors, SteeringSettings
 from earatlas.streaming.recent_frames import RecentFrames, normalized_moments
-from earatlas.streaming.renderer import LatencyProfile, StreamRenderer
 from earatlas.types import Array, Complex
 
 FREQUENCIES_HZ = np.arange(1.0, 65.0) * 62.5
-LATENCY = LatencyProfile(0.016, 3, 8, 3, 16, 4)
 RECENT_SECONDS = SteeringSettings().recent_seconds
-
-
-def update(
-    renderer: StreamRenderer, tracks: dict[int, int], masks: Array | None, forgetting: float
-) -> None:
-    """Update the filters of tracks at once."""
-    renderer.apply(complete(renderer.begin_update(tracks, masks, forgetting)))
-
-
-def set_reverberant(renderer: StreamRenderer, reverberant: bool) -> None:
-    """Prepare windows for other sound at once; they are used from the next update on."""
-    renderer.prepare(*complete(renderer.recent_windows(reverberant=reverberant)))
 
 
 def steering_vectors(
@@ -41,149 +32,12 @@ def steering_vectors(
     )
 
 
-def test_renderer_changes_between_stft_and_fir_output() -> None:
-    """The signals of two tracks add up to the input in all modes and transitions.
-
-    The pair is static and anechoic, then reverberant, moves, is static again, and is anechoic.
-    """
-    rng = np.random.default_rng(4)
-    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
-    filterbank, hops = renderer.filterbank, 130
-    x = rng.normal(size=(2, hops * filterbank.hop))
-    out, stft_used = [], []
-    for k in range(hops):
-        if k in (30, 110):
-            set_reverberant(renderer, k == 30)
-            bank = renderer.newest_windows.filterbank
-            assert bank.latency_samples == filterbank.latency_samples
-            assert bank.window_hops == (8 if k == 30 else 3)
-        if k % 5 == 0:
-            windows = renderer.newest_windows
-            kept = windows.select_kept([np.full((2, 4, 1), i) for i in range(k)]) if k else None
-            size = (2, len(FREQUENCIES_HZ), 0 if kept is None else kept.shape[-1])
-            masks = None if kept is None else rng.uniform(size=size)
-            update(renderer, {7: 2, 9: 0}, masks, 0.5 if 50 <= k < 70 else 0.0)
-        block = x[:, k * filterbank.hop : (k + 1) * filterbank.hop]
-        stft_used.append(renderer.needs_frame_masks)
-        masks = rng.uniform(size=(2, len(FREQUENCIES_HZ))) if renderer.needs_frame_masks else None
-        out.append(renderer.push(block, masks, (2, 0)))
-    changes = [k for k in range(1, hops) if stft_used[k] != stft_used[k - 1]]
-    assert changes == [21, 30, 31, 50, 71, 110, 111]
-    signals = np.concatenate(out, axis=-1)
-    assert not signals[1].any()
-    late = filterbank.latency_samples - filterbank.hop
-    append_frames = slice(filterbank.window, -late)
-    np.testing.assert_allclose(
-        signals.sum(axis=0)[:, late:][:, filterbank.window :], x[:, append_frames], atol=1e-9
-    )
-    assert np.abs(signals[0] - signals[2]).max() > 0.1
-
-
-def test_reused_row_is_silent() -> None:
-    """A row that is given to another track is silent, and the other row continues."""
-    rng = np.random.default_rng(5)
-    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
-
-    def push_noise(rows: tuple[int, ...]) -> Array:
-        masks = (
-            rng.uniform(size=(len(rows), len(FREQUENCIES_HZ)))
-            if renderer.needs_frame_masks
-            else None
-        )
-        return renderer.push(rng.normal(size=(2, renderer.filterbank.hop)), masks, rows)
-
-    for k in range(40):
-        if k == 30:
-            set_reverberant(renderer, True)
-            empty = np.zeros((2, 4, 1), dtype=np.complex128)
-            frames = renderer.newest_windows.select_kept([empty] * k).shape[-1]
-            update(renderer, {7: 2, 9: 0}, rng.uniform(size=(2, len(FREQUENCIES_HZ), frames)), 0.0)
-        last = push_noise((2, 0) if k >= 30 else ())
-    assert last[0].any()
-    assert last[2].any()
-    renderer.clear_row(1)
-    assert not renderer.needs_frame_masks
-    renderer.clear_row(2)
-    assert renderer.needs_frame_masks
-    update(renderer, {9: 0}, None, 0.0)
-    signals = np.array([push_noise((0,)) for _ in range(8)])
-    assert not signals[:, 1:].any()
-    assert (np.abs(signals[:, 0]).max(axis=(1, 2)) > 0.1).all()
-
-
-def test_change_of_pair_is_crossfaded() -> None:
-    """If a track of the pair is replaced, no signal jumps, and FIR filters return."""
-    rng = np.random.default_rng(15)
-    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
-    hop, pair = renderer.filterbank.hop, {7: 2, 9: 0}
-    t = np.arange(120 * hop) / 8000
-    x = np.stack([np.sin(2 * np.pi * 90 * t), 3 * np.cos(2 * np.pi * 70 * t)])
-    out, stft_used = [], []
-    for k in range(120):
-        pair = {7: 2, 4: 1} if k >= 60 else pair
-        if k % 5 == 0:
-            empty = np.zeros((2, 4, 1), dtype=np.complex128)
-            kept = renderer.newest_windows.select_kept([empty] * k).shape[-1] if k else 0
-            masks = rng.uniform(size=(2, len(FREQUENCIES_HZ), kept)) if k else None
-            update(renderer, pair, masks, 0.0)
-        stft_used.append(renderer.needs_frame_masks)
-        masks = np.full((2, len(FREQUENCIES_HZ)), 0.5) if renderer.needs_frame_masks else None
-        out.append(renderer.push(x[:, k * hop : (k + 1) * hop], masks, tuple(pair.values())))
-    assert [stft_used[k] for k in (59, 60, 119)] == [False, True, False]
-    signals = np.concatenate(out, axis=-1)[..., 30 * hop :]
-    np.testing.assert_allclose(np.abs(np.diff(signals)).max(), 0.0, atol=0.8)
-    assert np.abs(signals[0, :, : 20 * hop]).max() > 0.5
-    assert not signals[0, :, -20 * hop :].any()
-    assert np.abs(signals[1, :, -20 * hop :]).max() > 0.5
-
-
-def test_known_pair_is_updated_after_another_pair() -> None:
-    """A pair that returns has its own steering vectors, although FIR filters of another are used.
-
-    Its update needs no masks; those of the other pair would be used for it otherwise.
-    """
-    rng = np.random.default_rng(6)
-    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
-    first, second = {1: 0, 2: 1}, {1: 0, 3: 2}
-    update(renderer, first, None, 0.0)
-    for k in range(90):
-        renderer.push(
-            rng.normal(size=(2, renderer.filterbank.hop)),
-            rng.uniform(size=(2, len(FREQUENCIES_HZ))) if renderer.needs_frame_masks else None,
-            (0, 1 if k < 40 else 2),
-        )
-        if k in (20, 30, 50, 60, 70, 80):
-            empty = np.zeros((2, 4, 1), dtype=np.complex128)
-            frames = renderer.newest_windows.select_kept([empty] * (k + 1)).shape[-1]
-            masks = rng.uniform(size=(2, len(FREQUENCIES_HZ), frames))
-            update(renderer, first if k < 40 else second, masks, 0.0)
-    assert not renderer.needs_frame_masks
-    update(renderer, first, None, 0.0)
-    assert renderer.newest_windows.demixer.steering.track_ids == (1, 2)
-    assert renderer.needs_frame_masks
-
-
-def test_kept_frames_match_the_mask_frames() -> None:
-    """After the change, every other hop is kept, and mask frames are selected accordingly."""
-    rng = np.random.default_rng(8)
-    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 2)
-    hop = renderer.filterbank.hop
-    blocks = rng.normal(size=(37, 2, hop))
-    for block in blocks:
-        renderer.push(block, np.zeros((0, len(FREQUENCIES_HZ))), ())
-    set_reverberant(renderer, True)
-    steering = renderer.newest_windows.demixer.steering
-    assert len(steering._frames) == 18  # every other of 37
-    np.testing.assert_array_equal(steering.kept_rows(10), [0, 2, 4, 6, 8])
-    np.testing.assert_array_equal(steering.kept_hops[-3:], [-5, -3, -1])
-    window = renderer.newest_windows.filterbank.windows()[0]
-    ending = np.concatenate(list(blocks[28:36]), axis=1)  # the eight hops up to the 36th
-    left, right = np.fft.rfft(ending * window)[:, 1:]
-    across = left * right.conj()
-    last = steering._frames.values[..., -1]
-    expected = np.stack([abs(left) ** 2, abs(right) ** 2, across.real, across.imag], axis=1)
-    np.testing.assert_allclose(last, expected, rtol=1e-5, atol=1e-5)
-    assert len(steering._frames) < RECENT_SECONDS / renderer.filterbank.hop_seconds
+def update_steering(
+    steering: OnlineSteeringVectors, ids: tuple[int, ...], masks: Array | None, forgetting: float
+) -> None:
+    """Update the steering vectors of tracks at once."""
+    begun = steering.begin_update(ids, forgetting)
+    steering.apply(complete(begun.estimate_parts(masks, None)))
 
 
 def test_recent_frames_are_ordered_and_normalized() -> None:
@@ -288,7 +142,7 @@ def test_steering_vectors_restart_after_motion() -> None:
         """Return the median leakage between the sources after the motion."""
         q = np.where(active[:, max(last - hops, 0) : last], 0.95, 0.05)
         masks = np.tile(q[:, None], (1, F, 1)) if steering.needs_masks((3, 5)) else None
-        steering.update((3, 5), masks, forgetting)
+        update_steering(steering, (3, 5), masks, forgetting)
         assert steering.vectors is not None
         vectors = steering.ear_levels.T[:, :, None] * steering.vectors
         demixed = np.abs(np.linalg.solve(vectors, after))[:, 0]
@@ -323,7 +177,7 @@ def test_demixing_of_a_source_without_sound_amplifies_little(n_frames: int) -> N
         assert steering.advance()
         steering.append(np.einsum("fam,mf->af", A, y) + noise)
     q = np.where([active, ~active], 0.95, 0.05)
-    steering.update((3, 5), np.tile(q[:, None], (1, F, 1)), 0.0)
+    update_steering(steering, (3, 5), np.tile(q[:, None], (1, F, 1)), 0.0)
     assert steering.vectors is not None
     gain = 1 / np.abs(np.linalg.det(steering.vectors))
     assert gain[F // 2 :].max() < 8
@@ -331,6 +185,27 @@ def test_demixing_of_a_source_without_sound_amplifies_little(n_frames: int) -> N
     normalized /= np.linalg.norm(normalized, axis=1, keepdims=True)
     true_gain = 1 / np.abs(np.linalg.det(normalized))
     np.testing.assert_allclose(gain[: F // 2], true_gain[: F // 2], rtol=0.1)
+
+
+def test_frames_of_a_dropped_update_are_counted_by_the_next() -> None:
+    """The statistics of the past contain as many frames as if no update had been dropped."""
+    rng = np.random.default_rng(33)
+    filterbank = Filterbank.from_seconds(8000, hop_seconds=0.016, window_hops=2, synthesis_hops=2)
+    steering = steering_vectors(filterbank, ((5, 1),), ((5, 1),))
+    F = filterbank.window // 2
+
+    def append_frames(count: int) -> None:
+        for x in rng.normal(size=(count, 2, 2, F)):
+            assert steering.advance()
+            steering.append(x[0] + 1j * x[1])
+
+    append_frames(20)
+    begun = steering.begin_update((1, 2), 0.0)
+    append_frames(3)
+    steering.apply(complete(begun.estimate_parts(rng.uniform(size=(2, F, 20)), None)))
+    assert steering.begin_update((1, 2), 0.0).n_new == 3  # dropped
+    append_frames(4)
+    assert steering.begin_update((1, 2), 0.0).n_new == 7
 
 
 def test_retain_forgets_pairs_with_deleted_tracks() -> None:
@@ -343,7 +218,7 @@ def test_retain_forgets_pairs_with_deleted_tracks() -> None:
         assert steering.advance()
         steering.append(x[0] + 1j * x[1])
     for pair in ((1, 2), (1, 3)):
-        steering.update(pair, rng.uniform(size=(2, F, 20)), 0.0)
+        update_steering(steering, pair, rng.uniform(size=(2, F, 20)), 0.0)
     steering.retain([1, 2, 4])
     assert (steering.n_updates((1, 2)), steering.n_updates((1, 3))) == (1, 0)
 
@@ -374,7 +249,7 @@ def test_fit_taps_converges_to_least_squares() -> None:
     exact = np.linalg.lstsq(np.r_[A.real, A.imag], np.r_[b.real, b.imag], rcond=None)[0]
     oracle = exact.reshape(2, n_future + n_past, 2).transpose(1, 2, 0)  # (l, e, i)
     start = truncated_taps(H[half], n_future, n_past, 1 / 6)
-    taps = [fit_taps(H[half], Phi[half], start, n_future, steps) for steps in (0, 1, 3, 18)]
+    taps = [complete(fit_taps_parts(H[half], Phi[half], start, n_future, n)) for n in (0, 1, 3, 18)]
     np.testing.assert_allclose(taps[0], start)
     np.testing.assert_allclose(taps[-1], oracle, rtol=1e-6)
     assert (np.diff([J(h) for h in taps]) < 0).all()
@@ -419,10 +294,12 @@ def test_fir_demixer_separates_reverberant_noise(
             first = (np.asarray(power[0]) > power[1]).astype(float)
             q = np.tile(np.stack([first, 1 - first])[:, None], (1, filterbank.window // 2, 1))
             begun = shorter.begin_update((3, 5), 0.0)
-            found = complete(begun.estimate(q, None))
+            found = complete(begun.estimate_parts(q, None))
             shorter.apply(found)
             update_of_fir = fir_demixer.steering.begin_update((3, 5), 0.0)
-            fir_demixer.apply(complete(fir_demixer.estimate(update_of_fir, begun, found.vectors)))
+            fir_demixer.apply(
+                complete(fir_demixer.estimate_parts(update_of_fir, begun, found.vectors))
+            )
             assert fir_demixer.ready
         if fir_demixer.ready:
             out.append(fir_demixer.output())
@@ -468,7 +345,7 @@ def test_three_steering_vectors_follow_clusters_of_bins() -> None:
         for x in np.einsum("fam,mft->taf", truth, y):
             assert steering.advance()
             steering.append(x)
-        steering.update((1, 2, 3), q, 0.0)
+        update_steering(steering, (1, 2, 3), q, 0.0)
         vectors = steering.vectors
         assert vectors is not None
         vectors = vectors * steering.ear_levels.T[:, :, None]

@@ -11,7 +11,7 @@ from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import posterior_mixture
-from earatlas.parts import complete
+from earatlas.parts import SpreadComputation, complete
 from earatlas.streaming.track_posteriors import TrackPosteriors, _Fit
 
 
@@ -55,7 +55,7 @@ def fit_of_cues(
     cues = CueStatistics(Q, Q * y, Q * (y**2 + head.model.noise), 400.0)
     nats = share * calibration.typical_nats_per_onset
     before = _Fit(calibration.posterior(head.space, likelihood), nats_per_onset=nats)
-    return before, complete(posteriors._with_cues(before, likelihood, cues, None, n_tracks))
+    return before, complete(posteriors._with_cues_parts(before, likelihood, cues, None, n_tracks))
 
 
 def test_cues_that_fit_are_those_of_the_learned_head(
@@ -90,6 +90,19 @@ def test_another_head_is_not_known_to_deviate(posteriors: TrackPosteriors) -> No
     assert not posteriors._other_head
 
 
+def test_update_does_not_depend_on_later_decisions(
+    posteriors: TrackPosteriors, likelihood: DirectionLogLikelihood
+) -> None:
+    """An update in progress uses the decision about the head at its begin."""
+    expected = complete(posteriors._points_parts(likelihood, None, None, 2, 0.0))
+    update = SpreadComputation(posteriors._points_parts(likelihood, None, None, 2, 0.0))
+    posteriors._other_head = True
+    while not update.advance():
+        pass
+    posteriors._other_head = False
+    np.testing.assert_array_equal(update.result.log_densities, expected.log_densities)
+
+
 def test_one_track_of_a_population_may_be_that_of_another_kind_of_head() -> None:
     """Streams are not more certain than recordings: the other kind has the same weight."""
     atlas, place = ea.people_atlas(), [[40.0, 0.0]]
@@ -101,7 +114,7 @@ def test_one_track_of_a_population_may_be_that_of_another_kind_of_head() -> None
     detector.push(scene.mixture.samples)
     detector.finish()
     likelihood = localizer.direct_sound.log_likelihood(detector.bins())
-    fit = complete(TrackPosteriors(atlas, localizer)._fit(likelihood, None, None, 1, 0.0))
+    fit = complete(TrackPosteriors(atlas, localizer)._fit_parts(likelihood, None, None, 1, 0.0))
     member = localizer.score_calibration.posterior(atlas.space, likelihood)
     other = mismatch.onset_posterior(1.0, likelihood)
     p, points = mismatch.settings.other_weight, ea.Sphere().grid(20.0)

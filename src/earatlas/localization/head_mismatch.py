@@ -159,9 +159,9 @@ class DeviatingHeads:
 
     def most_probable(self, effective: CueStatistics) -> MagnitudeEstimate:
         """Return the most probable α given the effective statistics (M, D) of M sources."""
-        return complete(self.estimation(effective))
+        return complete(self.most_probable_parts(effective))
 
-    def estimation(self, effective: CueStatistics) -> Parts[MagnitudeEstimate]:
+    def most_probable_parts(self, effective: CueStatistics) -> Parts[MagnitudeEstimate]:
         """Run `most_probable` in parts: the models, and one magnitude each."""
         yield 1.0
         scaled = effective.scaled(self.calibration.temperature / self.settings.temperature)

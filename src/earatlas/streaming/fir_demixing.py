@@ -39,7 +39,7 @@ import scipy.fft
 import scipy.signal
 
 from earatlas.numerics import fast_fft_length
-from earatlas.parts import Parts, complete
+from earatlas.parts import Parts
 from earatlas.separation.demixing.determined import DemixingSettings, inverse
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues, PermutationSettings
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, crossfade
@@ -56,8 +56,7 @@ __all__ = [
     "FirEstimate",
     "FirFilterBank",
     "FirSettings",
-    "fit_taps",
-    "tap_fit",
+    "fit_taps_parts",
     "truncated_taps",
 ]
 
@@ -71,8 +70,9 @@ class FirSettings:
     frames_per_window: int  # frames that are kept
     side_seconds: float  # largest length of the filters on either side of the centre
     fade_fraction: float  # part of either side that is faded
-    fit_steps: int  # conjugate-gradient steps of `fit_taps`
+    fit_steps: int  # conjugate-gradient steps of `fit_taps_parts`
     mask_updates: int = 14  # updates that begin with masks: about 5 s
+    fit_step_cost: float = 20.0  # of a conjugate-gradient step, in bins per frequency
 
 
 _ANECHOIC = FirSettings(
@@ -89,9 +89,6 @@ _REVERBERANT = FirSettings(
     fade_fraction=1 / 6,
     fit_steps=15,
 )
-
-
-_FIT_COST = 20  # of a conjugate-gradient step, in bins per frequency
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -155,7 +152,7 @@ class FirDemixer:
         """Forget the steering vectors of pairs with other tracks."""
         self.steering.retain(track_ids)
 
-    def estimate(
+    def estimate_parts(
         self,
         update: SteeringUpdate,
         shorter: SteeringUpdate | None,
@@ -172,15 +169,18 @@ class FirDemixer:
             yield shorter.n_bins
             rows = _nearest(shorter.frequencies_hz, update.frequencies_hz)
             q = self._long_masks(update, shorter.power_fractions(A)[:, rows], shorter.kept_hops)
-        steering = yield from update.estimate(q, expected)
+        steering = yield from update.estimate_parts(q, expected)
         if steering.vectors is None:
             return FirEstimate(steering, None)
         yield update.n_bins
         H = _demixing_filters(steering)
-        fade_fraction, n_steps = self._settings.fade_fraction, self._settings.fit_steps
-        taps = truncated_taps(H, self._n_future, self._n_past, fade_fraction)
-        if n_steps:
-            taps = yield from tap_fit(H, update.covariances(), taps, self._n_future, n_steps)
+        settings = self._settings
+        taps = truncated_taps(H, self._n_future, self._n_past, settings.fade_fraction)
+        if settings.fit_steps:
+            Phi, cost = update.covariances(), settings.fit_step_cost
+            taps = yield from fit_taps_parts(
+                H, Phi, taps, self._n_future, settings.fit_steps, step_cost=cost
+            )
         return FirEstimate(steering, taps)
 
     def apply(self, estimate: FirEstimate) -> None:
@@ -189,11 +189,7 @@ class FirDemixer:
         if estimate.taps is not None:
             self._fir.set_taps(estimate.taps)
 
-    def separate_offline(self, masks: Array, hops: Array | Indices, x: Array) -> Array:
-        """Run `offline_separation` at once."""
-        return complete(self.offline_separation(masks, hops, x))
-
-    def offline_separation(self, masks: Array, hops: Array | Indices, x: Array) -> Parts[Array]:
+    def separate_offline_parts(self, masks: Array, hops: Array | Indices, x: Array) -> Parts[Array]:
         """Return the image (2, n) of the first of two sources in samples x (2, n), in parts.
 
         The masks (2, mask frequencies, T) belong to frames that ended at `hops` (T,), relative to
@@ -201,7 +197,7 @@ class FirDemixer:
         """
         update = self.steering.without_pairs().begin_update((0, 1), 0.0)
         q = self._long_masks(update, masks[:, self.steering.mask_rows], hops)
-        steering = yield from update.estimate(q, None)
+        steering = yield from update.estimate_parts(q, None)
         if steering.vectors is None:
             return x / 2
         yield update.n_bins
@@ -249,18 +245,20 @@ def truncated_taps(spectrum: Complex, n_future: int, n_past: int, fade_fraction:
     return taps
 
 
-def fit_taps(spectrum: Complex, Phi: Complex, start: Array, n_future: int, n_steps: int) -> Array:
-    """Minimize J by conjugate gradients from `start` (n_future + n_past, 2, 2).
-
-    `spectrum` and the covariances Phi are (N / 2 + 1, 2, 2). Each step decreases J.
-    """
-    return complete(tap_fit(spectrum, Phi, start, n_future, n_steps))
-
-
-def tap_fit(
-    spectrum: Complex, Phi: Complex, start: Array, n_future: int, n_steps: int
+def fit_taps_parts(
+    spectrum: Complex,
+    Phi: Complex,
+    start: Array,
+    n_future: int,
+    n_steps: int,
+    *,
+    step_cost: float = 1.0,
 ) -> Parts[Array]:
-    """Run `fit_taps` in parts. Inside, samples are on the last axis: transforms are contiguous."""
+    """Minimize J by conjugate gradients from `start` (n_future + n_past, 2, 2), in parts.
+
+    `spectrum` and the covariances Phi are (N / 2 + 1, 2, 2). Each step decreases J; its cost per
+    frequency is `step_cost`. Inside, samples are on the last axis: transforms are contiguous.
+    """
     N, n_past = 2 * (len(spectrum) - 1), len(start) - n_future
     power = np.trace(Phi, axis1=1, axis2=2).real
     # Loaded relative to the mean power, so that silent frequencies stay determined.
@@ -286,7 +284,7 @@ def tap_fit(
     residual = restrict(spectrum.transpose(1, 2, 0) - transform(h))  # negative gradient
     direction, size = residual, _inner_products(residual, residual)
     for _ in range(n_steps):
-        yield _FIT_COST * len(spectrum)
+        yield step_cost * len(spectrum)
         image = restrict(transform(direction))
         step = size / (_inner_products(direction, image) + 1e-300)
         h = h + step * direction

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from earatlas.parts import Parts, complete
+from earatlas.parts import Parts
 from earatlas.separation.demixing.determined import (
     REVERBERANT_SMOOTHING,
     DemixingSettings,
     SecondMoments,
 )
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues, PermutationSettings
-from earatlas.separation.demixing.underdetermined import em_source_powers
+from earatlas.separation.demixing.underdetermined import UnderdeterminedSettings, em_source_powers
 from earatlas.separation.demixing.wiener import (
     SourceCovariances,
     WienerSettings,
@@ -45,13 +45,14 @@ from earatlas.types import Array, Complex
 
 __all__ = ["DemixingEstimate", "OnlineDemixer"]
 
+# Evidence: docs/figures/settings/streaming.md, "online_steering".
 _ANECHOIC = DemixingSettings(second_smoothing=((5, 1),), permutation=PermutationSettings())
 _REVERBERANT = DemixingSettings(
     first_smoothing=REVERBERANT_SMOOTHING, second_smoothing=REVERBERANT_SMOOTHING[-1:]
 )
 _ANECHOIC_STRIDE_SECONDS = 0.032  # time between the frames that are kept, anechoic
-_POWER_ITERATIONS = 5  # EM iterations of the powers of more than two tracks in a frame
-_NEIGHBOURHOOD = (3, 1)  # bins and frames of the local mean of these powers
+# Powers of more than two tracks, in a single frame
+_POWERS = UnderdeterminedSettings(power_neighbourhood=(3, 1), power_iterations=5)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -96,26 +97,15 @@ class OnlineDemixer:
         if self.steering.advance():
             self.steering.append(frames.spectra()[:, 1:])
 
-    def update(
-        self,
-        track_ids: Sequence[int],
-        masks: Array | None,
-        forgetting: float,
-        expected: ExpectedCues | None = None,
-    ) -> None:
-        """Update the steering vectors of tracks at once; see `estimate`."""
-        update = self.steering.begin_update(track_ids, forgetting)
-        self.apply(complete(self.estimate(update, masks, expected)))
-
-    def estimate(
+    def estimate_parts(
         self, update: SteeringUpdate, masks: Array | None, expected: ExpectedCues | None = None
     ) -> Parts[DemixingEstimate]:
         """Estimate the filters in parts; masks are (M, mask frequencies, T).
 
-        See `OnlineSteeringVectors.update` for the parameters.
+        See `SteeringUpdate.estimate_parts` for the parameters.
         """
         q = None if masks is None else masks[:, self.steering.mask_rows]
-        steering = yield from update.estimate(q, expected)
+        steering = yield from update.estimate_parts(q, expected)
         ratio = self._wiener.underdetermined_diffuse_to_direct
         if len(update.track_ids) == 2 and steering.vectors is not None:
             ratio = update.diffuse_to_direct(steering.vectors, update.n_used(q), self._wiener)
@@ -162,7 +152,9 @@ class OnlineDemixer:
             return v
         # Two ears do not determine the powers of more sources; the likelihood does to some extent.
         R = SourceCovariances.from_steering_vectors(A, self.diffuse_to_direct)
-        return em_source_powers(X, R, v, moments.floor, _NEIGHBOURHOOD, _POWER_ITERATIONS)
+        return em_source_powers(
+            X, R, v, moments.floor, _POWERS.power_neighbourhood, _POWERS.power_iterations
+        )
 
     def _recent_activity(self, energies: Array) -> Array:
         """Return the recent activity (M,) of each track, from 0 to 1."""

@@ -26,14 +26,16 @@ from earatlas.features.layout import Threshold
 from earatlas.features.statistics import CueStatistics
 from earatlas.features.stft import bin_power, hann_window
 from earatlas.features.tf_bins import ObservedBins
+from earatlas.parts import Parts, complete
 from earatlas.separation.bin_assignment import CueDensities, WeightCells, responsibilities
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues
 from earatlas.separation.separator import Separator
 from earatlas.separation.source_model import SourcePosterior
 from earatlas.separation.vessl import VESSL, cue_moments
+from earatlas.streaming.online_steering import SteeringSettings
 from earatlas.types import Array, Complex, Indices, Mask
 
-__all__ = ["OnlineMaskSettings", "OnlineMasks"]
+__all__ = ["CueEstimate", "OnlineMaskSettings", "OnlineMasks"]
 
 
 # Evidence: docs/figures/settings/streaming.md, "online_masks".
@@ -47,11 +49,24 @@ class OnlineMaskSettings:
     direction_prior_frames: float = 5.0  # weight of the cues expected at a track's direction
     restart_stride_seconds: float = 0.032  # time between the frames that are used if a track is new
     restart_steps: int = 3  # EM iterations from the directions, if a track is new
+    # With more forgetting between updates, tracks are moving
+    static_forgetting: float = SteeringSettings().static_forgetting
     full_search_interval: int = 8  # updates from one with all charts to the next
     direction_tolerance_degrees: float = 1.0  # larger changes renew the expected cues
     min_cue_frames: float = 2.0  # observed frames from which on cues determine a direction
     max_cue_radius_degrees: float = 10.0  # largest radius of such a direction
     peak_seconds: float = 10.0  # time constant (1/e) of the loudest bin
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CueEstimate:
+    """Result of an update: the cues of the tracks."""
+
+    noise: Array  # (D,) residual variances
+    statistics: Mapping[int, CueStatistics]  # (D,), by track id
+    sources: Mapping[int, SourcePosterior]
+    n_frames: int  # frames since the last update
+    is_restart: bool  # from recent frames alone
 
 
 class OnlineMasks:
@@ -70,9 +85,12 @@ class OnlineMasks:
         self._noise = self._model.noise
         self._statistics: dict[int, CueStatistics] = {}
         self._sources: dict[int, SourcePosterior] = {}
-        self._frames: list[Complex] = []
+        self._frames: list[Complex] = []  # since the last update
         self._peak = 0.0
         self._updates = 0
+        self._n_frames = 0  # of the stream
+        self._static_since_frame = 0  # frame at which the last motion ended
+        self._is_restart_due = False  # a track was added: the cues of the others contain its sound
         self._priors: dict[int, tuple[Array, CueStatistics]] = {}
 
     def use_separator(self, separator: Separator) -> None:
@@ -85,6 +103,7 @@ class OnlineMasks:
         window = self._layout.window
         spectra = scipy.fft.rfft(samples[:, -window:] * hann_window(window), axis=-1)[..., None]
         self._frames.append(spectra)
+        self._n_frames += 1
         self._peak = max(
             self._peak * float(np.exp(-self._frame_seconds / self._settings.peak_seconds)),
             float(bin_power(spectra, window).max()),
@@ -104,7 +123,7 @@ class OnlineMasks:
         trial = copy.copy(self)
         trial._statistics, trial._sources, trial._priors = {}, {}, {}
         trial._frames, trial._updates = [spectra], 0
-        trial.update(dict(enumerate(directions)), {})
+        trial.apply(complete(trial.update_parts(dict(enumerate(directions)), {})))
         return trial.masks_of(spectra, range(len(directions)))
 
     def masks_of(self, spectra: Complex, ids: Sequence[int]) -> Array:
@@ -132,78 +151,108 @@ class OnlineMasks:
             log_weights = np.log(cells.mean(audible * q, cell, prior_bins))
         return responsibilities(logs + log_weights[:, cell])[0]
 
-    def update(
+    def update_parts(
         self,
         directions: Mapping[int, Array],
         forgetting: Mapping[int, float],
         recent: Sequence[Complex] = (),
-    ) -> None:
-        """Update the cues of each track from the frames since the last update.
+    ) -> Parts[CueEstimate]:
+        """Return the parts of an update of the cues from the frames since the last update.
 
         `directions` are relative to the head, by track id; `forgetting` (0 to 1) is the part of the
-        statistics that the motion of a track voids. With the `recent` frames (2, B, 1), cues are
-        inferred again if a track was added.
+        statistics that the motion of a track voids. After a track was added, cues are inferred
+        again from the `recent` frames (2, B, 1) since the last motion, once there are any.
         """
         for removed in set(self._statistics) - set(directions):
             for known in (self._statistics, self._sources, self._priors):
-                del known[removed]
+                known.pop(removed, None)
         ids = list(directions)
-        added = set(ids) - set(self._statistics)
-        for track_id in added:
+        for track_id in set(ids) - set(self._statistics):
             self._add_track(track_id, directions[track_id])
-        spectra, self._frames = self._recent(), []
-        if not ids or spectra is None:
-            return
-        if added and len(ids) > 1 and recent and not any(forgetting.values()):
-            self._restart(directions, recent)
-            return
-        decay = float(
-            np.exp(-spectra.shape[-1] * self._frame_seconds / self._settings.memory_seconds)
-        )
-        direction_priors = CueStatistics.stack(
-            [self._direction_prior(i, directions[i]) for i in ids]
-        )
+            self._is_restart_due = True
+        self._is_restart_due &= len(ids) > 1
+        if max(forgetting.values(), default=0.0) > self._settings.static_forgetting:
+            self._static_since_frame = self._n_frames
+        priors = [self._direction_prior(i, directions[i]) for i in ids]
+        n_static = self._n_frames - self._static_since_frame
+        static = recent[max(len(recent) - n_static, 0) :]
+        if self._is_restart_due and self._frames and static:
+            return self._restart_parts(ids, priors, static)
+        return self._step_parts(ids, priors, forgetting)
+
+    def apply(self, estimate: CueEstimate) -> None:
+        """Use the result of an update."""
+        del self._frames[: estimate.n_frames]
+        self._is_restart_due &= not estimate.is_restart
+        self._noise = estimate.noise
+        self._statistics.update(estimate.statistics)
+        self._sources.update(estimate.sources)
+
+    def _step_parts(
+        self, ids: Sequence[int], priors: Sequence[CueStatistics], forgetting: Mapping[int, float]
+    ) -> Parts[CueEstimate]:
+        """Infer the cues from decaying statistics and the frames since the last update."""
+        frames, model, noise = list(self._frames), self._model, self._noise
+        if not ids or not frames:
+            return CueEstimate(noise, {}, {}, len(frames), is_restart=False)
+        settings, spectra = self._settings, np.concatenate(frames, axis=-1)
+        decay = float(np.exp(-spectra.shape[-1] * self._frame_seconds / settings.memory_seconds))
         past = CueStatistics.stack([self._statistics[i] for i in ids]).scaled(
             np.array([decay * (1 - forgetting.get(i, 0.0)) for i in ids])
         )
-        bins = self.separator.coherent_bins(spectra, Threshold().floor_db(self._peak))
-        vessl = VESSL(self._model, bins, prior_statistics=past + direction_priors)
         sources = tuple(self._sources[i] for i in ids)
-        state = vessl.initialize_from(sources, self._noise)
         # Usually only the nearby charts are evaluated; now and then all of them.
         self._updates += 1
-        full_search = self._updates % self._settings.full_search_interval == 0
+        full_search = self._updates % settings.full_search_interval == 0
+        separator, floor_db = self.separator, Threshold().floor_db(self._peak)
+        yield 1.0
+        bins = separator.coherent_bins(spectra, floor_db)
+        vessl = VESSL(model, bins, prior_statistics=past + CueStatistics.stack(list(priors)))
+        state = vessl.initialize_from(sources, noise)
         state = vessl.step(
             replace(state, sources=sources, free_energies=(0.0,)), all_charts=full_search
         )
         statistics = past + bins.statistics(state.assignments)
-        self._noise = state.noise
-        for m, i in enumerate(ids):
-            self._statistics[i] = statistics[m]
-            self._sources[i] = state.sources[m]
+        return CueEstimate(
+            state.noise,
+            {i: statistics[m] for m, i in enumerate(ids)},
+            dict(zip(ids, state.sources, strict=True)),
+            len(frames),
+            is_restart=False,
+        )
 
-    def _restart(self, directions: Mapping[int, Array], recent: Sequence[Complex]) -> None:
+    def _restart_parts(
+        self, ids: Sequence[int], priors: Sequence[CueStatistics], recent: Sequence[Complex]
+    ) -> Parts[CueEstimate]:
         """Infer the cues from recent frames (2, B, 1), beginning with those of the directions.
 
         Before a track was added, its sound was assigned to the others: their cues contain it, and
         the noise is large. Masks from such cues hardly separate, and would not recover.
         """
-        settings, ids = self._settings, list(directions)
+        settings, model, separator = self._settings, self._model, self.separator
+        n_frames, floor_db = len(self._frames), Threshold().floor_db(self._peak)
         stride = max(round(settings.restart_stride_seconds / self._frame_seconds), 1)
         spectra = np.concatenate(recent[::-stride][::-1], axis=-1)
-        priors = [self._direction_prior(i, directions[i]) for i in ids]
-        sources = tuple(self._model.posterior(prior, self._model.noise) for prior in priors)
-        bins = self.separator.coherent_bins(spectra, Threshold().floor_db(self._peak))
-        vessl = VESSL(self._model, bins, prior_statistics=CueStatistics.stack(priors))
-        state = vessl.initialize_from(sources, self._model.noise)
+        sources: tuple[SourcePosterior, ...] = ()
+        for prior in priors:
+            yield 1.0
+            sources += (model.posterior(prior, model.noise),)
+        yield 1.0
+        bins = separator.coherent_bins(spectra, floor_db)
+        vessl = VESSL(model, bins, prior_statistics=CueStatistics.stack(list(priors)))
+        state = vessl.initialize_from(sources, model.noise)
         state = replace(state, sources=sources, free_energies=(0.0,))
         for step in range(settings.restart_steps):
+            yield 1.0
             state = vessl.step(state, all_charts=step == settings.restart_steps - 1)
         statistics = bins.statistics(state.assignments).scaled(np.full(len(ids), float(stride)))
-        self._noise = state.noise
-        for m, i in enumerate(ids):
-            self._statistics[i] = statistics[m]
-            self._sources[i] = state.sources[m]
+        return CueEstimate(
+            state.noise,
+            {i: statistics[m] for m, i in enumerate(ids)},
+            dict(zip(ids, state.sources, strict=True)),
+            n_frames,
+            is_restart=True,
+        )
 
     def expected_cues(self, ids: Sequence[int]) -> ExpectedCues:
         """Return the cues that the head predicts for tracks at their directions."""
@@ -235,10 +284,6 @@ class OnlineMasks:
                 if posterior.radius_90 <= self._settings.max_cue_radius_degrees:
                     directions[track_id] = posterior.best
         return directions
-
-    def _recent(self) -> Complex | None:
-        """Return the spectra (2, B, T) since the last update, or None."""
-        return np.concatenate(self._frames, axis=-1) if self._frames else None
 
     def _add_track(self, track_id: int, direction: Array) -> None:
         """Begin with the cues expected at a direction."""

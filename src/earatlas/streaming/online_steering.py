@@ -33,18 +33,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from earatlas.features.stft import squared_magnitude
-from earatlas.parts import Parts, complete
+from earatlas.parts import Parts
 from earatlas.separation.demixing.determined import (
     DemixingSettings,
     SecondMoments,
-    pair_estimation,
-    projections,
+    estimate_pair_parts,
+    iterative_projection_parts,
     smooth_powers,
 )
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues
 from earatlas.separation.demixing.underdetermined import (
     UnderdeterminedSettings,
-    underdetermined_estimation,
+    underdetermined_steering_vectors_parts,
 )
 from earatlas.separation.demixing.wiener import WienerSettings, estimate_diffuse_to_direct
 from earatlas.streaming.filterbank import Filterbank
@@ -111,6 +111,7 @@ class SteeringEstimate:
     vectors: Complex | None  # A (F, 2, M); None with too few frames
     ear_levels: Array  # (2, F) levels by which the vectors are normalized
     pair: _PairState | None = None  # of two tracks
+    n_new: int = 0  # frames since the update before
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -128,7 +129,7 @@ class SteeringUpdate:
     frames: Single  # (F, 4, T) moments of all recent frames
     kept_hops: Indices  # (T,) hops at which they ended, relative to the present (0)
     n_valid: int  # frames since the last motion
-    n_new: int  # frames since the last update
+    n_new: int  # frames since the last update that was applied
     max_frames: int  # if there are as many, the oldest of them leave with the next ones
     ear_levels: Array  # (2, F)
     forgetting: float  # 0 to 1
@@ -137,26 +138,32 @@ class SteeringUpdate:
     idle_seconds: float  # since the last update of this pair
     known: _PairState | None  # estimate of the same pair, if there is one
 
-    def estimate(self, q: Array | None, expected: ExpectedCues | None) -> Parts[SteeringEstimate]:
-        """Estimate the steering vectors in parts; see `OnlineSteeringVectors.update`."""
+    def estimate_parts(
+        self, q: Array | None, expected: ExpectedCues | None
+    ) -> Parts[SteeringEstimate]:
+        """Estimate the steering vectors in parts, with masks q (M, F, T) of the recent frames.
+
+        Without masks, the estimate of a known pair is refined. The `expected` cues of a pair, at
+        the frequencies of the masks, determine its order.
+        """
         T = self.n_used(q)
         if len(self.track_ids) < 2 or self.settings.min_frames > T:
-            return SteeringEstimate(self.track_ids, None, self.ear_levels)
+            return SteeringEstimate(self.track_ids, None, self.ear_levels, n_new=self.n_new)
         yield self.frames.shape[0] * T
         moments = self.moments(T)
         masks: Array | None = None if q is None else np.asarray(q[..., -T:], dtype=np.float32)
         pair, vectors = None, None
         if len(self.track_ids) == 2:
-            pair = yield from self._pair(moments, masks, expected)
+            pair = yield from self._pair_parts(moments, masks, expected)
             vectors = pair.vectors
         elif masks is not None:
             n_phase_bins = int(np.searchsorted(self.frequencies_hz, self.max_phase_hz, "right"))
-            vectors = yield from underdetermined_estimation(
+            vectors = yield from underdetermined_steering_vectors_parts(
                 moments, masks, n_phase_bins, UnderdeterminedSettings()
             )
-        return SteeringEstimate(self.track_ids, vectors, self.ear_levels, pair)
+        return SteeringEstimate(self.track_ids, vectors, self.ear_levels, pair, self.n_new)
 
-    def _pair(
+    def _pair_parts(
         self, moments: SecondMoments, q: Array | None, expected: ExpectedCues | None
     ) -> Parts[_PairState]:
         """Estimate the vectors of two sources; with masks q (2, F, T) the estimate restarts."""
@@ -170,13 +177,15 @@ class SteeringUpdate:
         decay = (1 - self.forgetting) * np.exp(-self.idle_seconds / settings.past_seconds)
         past, permuted = decay * state.past, state.permuted
         if q is None:
-            A = yield from projections(moments, state.vectors, sizes, n_masked, past + prior)
+            A = yield from iterative_projection_parts(
+                moments, state.vectors, sizes, n_masked, past + prior
+            )
         else:  # restart from the masks: estimates from few frames may be wrong
             past = np.zeros_like(past)
             masked = slice(None, n_masked)
             if expected is not None:
                 expected = expected.at(self.mask_rows[masked], self.ear_levels[:, masked])
-            A, permuted = yield from pair_estimation(
+            A, permuted = yield from estimate_pair_parts(
                 moments,
                 q,
                 self.frequencies_hz[masked],
@@ -266,7 +275,7 @@ class OnlineSteeringVectors:
         self._frames = RecentFrames(F, self._max_frames)
         self._ear_powers = np.zeros((2, F))  # smoothed
         self._hops = 0
-        self._n_new_frames = 0  # since the last update
+        self._n_new_frames = 0  # since the last update that was applied
         self._static_since_hop = 0  # hop at which the last motion ended
         self._accumulated_forgetting = 0.0  # since the current motion began
         self._pairs: dict[tuple[int, ...], _PairState] = {}
@@ -347,54 +356,41 @@ class OnlineSteeringVectors:
         """Forget pairs with other tracks."""
         self._pairs = {ids: pair for ids, pair in self._pairs.items() if set(ids) <= set(track_ids)}
 
-    def update(
-        self,
-        track_ids: Sequence[int],
-        q: Array | None,
-        forgetting: float,
-        expected: ExpectedCues | None = None,
-    ) -> None:
-        """Update the steering vectors for tracks, with masks q (M, F, T) of the recent frames.
-
-        Without masks, the estimate of a known pair is refined. `forgetting` (0 to 1) is the part of
-        the statistics that the motion of the tracks voids. The `expected` cues of a pair, at the
-        frequencies of the masks, determine its order.
-        """
-        self.apply(complete(self.begin_update(track_ids, forgetting).estimate(q, expected)))
-
     def begin_update(self, track_ids: Sequence[int], forgetting: float) -> SteeringUpdate:
-        """Return what an update with the frames so far depends on, with `forgetting` (0 to 1)."""
+        """Return what an update with the frames so far depends on.
+
+        `forgetting` (0 to 1) is the part of the statistics that the motion of the tracks voids.
+        """
         ids, known = tuple(track_ids), self._pairs.get(tuple(track_ids))
         self.register_motion(forgetting)
         ear_levels = np.sqrt(self._ear_powers)
         idle_hops = 0 if known is None else self._hops - known.updated_hop
-        update = SteeringUpdate(
-            ids,
-            self.settings,
-            self._demixing,
-            self.frequencies_hz,
-            self.mask_rows,
-            self.n_mask_frequencies,
-            self._keep_identity,
-            self._max_phase_hz,
-            self._frames.values,
-            self.kept_hops,
-            self._n_valid_frames(forgetting),
-            self._n_new_frames,
-            self._max_frames,
-            np.maximum(ear_levels, 1e-6 * float(ear_levels.max()) + 1e-12),
-            forgetting,
-            self._accumulated_forgetting > self.settings.restart_forgetting,
-            self._hops,
-            idle_hops * self._hop_seconds,
-            known,
+        return SteeringUpdate(
+            track_ids=ids,
+            settings=self.settings,
+            demixing=self._demixing,
+            frequencies_hz=self.frequencies_hz,
+            mask_rows=self.mask_rows,
+            n_masked=self.n_mask_frequencies,
+            keep_identity=self._keep_identity,
+            max_phase_hz=self._max_phase_hz,
+            frames=self._frames.values,
+            kept_hops=self.kept_hops,
+            n_valid=self._n_valid_frames(forgetting),
+            n_new=self._n_new_frames,
+            max_frames=self._max_frames,
+            ear_levels=np.maximum(ear_levels, 1e-6 * float(ear_levels.max()) + 1e-12),
+            forgetting=forgetting,
+            restarts=self._accumulated_forgetting > self.settings.restart_forgetting,
+            hop=self._hops,
+            idle_seconds=idle_hops * self._hop_seconds,
+            known=known,
         )
-        self._n_new_frames = 0
-        return update
 
     def apply(self, estimate: SteeringEstimate) -> None:
         """Use the result of an update."""
         self.current = estimate
+        self._n_new_frames -= estimate.n_new
         if estimate.pair is not None:
             self._pairs[estimate.track_ids] = estimate.pair
 

@@ -40,9 +40,6 @@ __all__ = [
     "Windows",
 ]
 
-_HOP_BINS = 800_000  # bins of an update that a hop may process: about 15 ms of CPU time
-_REPLAYED_HOPS = 24  # hops of which other windows are computed in one part
-
 
 # Evidence: docs/figures/settings/streaming.md, "renderer".
 @dataclass(frozen=True, slots=True)
@@ -56,6 +53,8 @@ class LatencyProfile:
     reverberant_fir_hops: int  # window from which long filters are estimated, reverberant
     anechoic_fir_hops: int  # the same for anechoic sound
     steering: SteeringSettings = field(default_factory=SteeringSettings)
+    update_bins: int = 800_000  # bins of an update that a hop may process: about 15 ms of CPU time
+    replayed_hops: int = 24  # hops of which other windows are computed in one hop
 
     @property
     def history_seconds(self) -> float:
@@ -132,7 +131,7 @@ class RenderEstimate:
 class StreamRenderer:
     """Separates the tracks of a stream, in the STFT domain or with FIR filters.
 
-    While windows for other sound are prepared, the current ones stay in use: `recent_windows`
+    While windows for other sound are prepared, the current ones stay in use: `recent_windows_parts`
     computes them from the recent hops, `prepare` begins their use for updates, and the first
     update that is applied ends the use of the others.
     """
@@ -163,7 +162,7 @@ class StreamRenderer:
         self._n_hops = 0
         reverberant_fir = self._new_windows(reverberant=True).fir_demixer.steering
         # Cost of the parts of an update per hop: at least an iteration with the longest windows
-        self.hop_budget = max(reverberant_fir.max_bins, _HOP_BINS)
+        self.hop_budget = max(reverberant_fir.max_bins, latency.update_bins)
 
     @property
     def newest_windows(self) -> Windows:
@@ -177,10 +176,11 @@ class StreamRenderer:
 
     @property
     def diffuse_ratio(self) -> float | None:
-        """Diffuse-to-direct ratio of a pair in anechoic windows; None without such a pair."""
+        """Diffuse-to-direct ratio measured for a pair in anechoic windows; None without one."""
         demixer = self._windows.demixer
-        pair = len(demixer.steering.track_ids) == 2 and demixer.steering.vectors is not None
-        return demixer.diffuse_to_direct if pair and not self._windows.reverberant else None
+        # Two that remain of more tracks have no estimate of their own yet.
+        is_measured = demixer.steering.current.pair is not None
+        return demixer.diffuse_to_direct if is_measured and not self._windows.reverberant else None
 
     def push(self, x: Array, masks: Array | None, rows: Sequence[int]) -> Array:
         """Process a hop (2, hop); return signals (n_sources, 2, hop).
@@ -254,18 +254,18 @@ class StreamRenderer:
         self._windows.demixer.steering.keep_only(track_ids)
         self._fir_is_current = False
 
-    def recent_windows(self, *, reverberant: bool) -> Parts[tuple[Windows, int]]:
+    def recent_windows_parts(self, *, reverberant: bool) -> Parts[tuple[Windows, int]]:
         """Compute windows for other sound from the recent hops, in parts.
 
         Returned with the number of hops of the stream that they contain; see `prepare`.
         """
         windows, hops = self._new_windows(reverberant=reverberant), list(self._recent_hops)
-        n_hops = self._n_hops
+        n_hops, n_replayed = self._n_hops, self._latency.replayed_hops
 
         def parts() -> Parts[tuple[Windows, int]]:
-            for first in range(0, len(hops), _REPLAYED_HOPS):
+            for first in range(0, len(hops), n_replayed):
                 yield self.hop_budget
-                for x in hops[first : first + _REPLAYED_HOPS]:
+                for x in hops[first : first + n_replayed]:
                     windows.append(x)
             return windows, n_hops
 
@@ -298,7 +298,7 @@ class StreamRenderer:
             latency.fir_demixer(self.filterbank, frequencies_hz, reverberant=reverberant),
         )
 
-    def begin_update(
+    def update_parts(
         self,
         tracks: Mapping[int, int],
         masks: Array | None,
@@ -307,8 +307,8 @@ class StreamRenderer:
     ) -> Parts[RenderEstimate]:
         """Return the parts of an update of the filters for tracks, given by id with their rows.
 
-        The newest windows with their frames so far are used. See `OnlineSteeringVectors.update` for
-        the other parameters.
+        The newest windows with their frames so far are used. For the other parameters see
+        `OnlineSteeringVectors.begin_update` and `SteeringUpdate.estimate_parts`.
         """
         ids, windows = list(tracks), self.newest_windows
         demixer, fir_demixer = windows.demixer, windows.fir_demixer
@@ -329,11 +329,11 @@ class StreamRenderer:
             demixing = fir = None
             vectors = known
             if stft_update is not None:
-                demixing = yield from demixer.estimate(stft_update, masks, expected)
+                demixing = yield from demixer.estimate_parts(stft_update, masks, expected)
                 vectors = demixing.steering.vectors
             if fir_update is not None and vectors is not None:
                 shorter = stft_update if masks is not None else None
-                fir = yield from fir_demixer.estimate(fir_update, shorter, vectors, expected)
+                fir = yield from fir_demixer.estimate_parts(fir_update, shorter, vectors, expected)
             return RenderEstimate(tracks, demixing, fir)
 
         return parts()
@@ -355,7 +355,8 @@ class StreamRenderer:
         if estimate.demixing is not None:
             windows.demixer.apply(estimate.demixing)
         self._fir_is_current = False
-        if fir is not None:
+        # The FIR filters of other rows may have become active since the update began.
+        if fir is not None and not self._rows_change(estimate.tracks):
             windows.fir_demixer.apply(fir)
             self._fir_is_current = windows.fir_demixer.ready
             first, second = estimate.tracks.values()

@@ -35,8 +35,6 @@ from earatlas.types import Array, Complex, Single
 
 __all__ = ["SpeakerSplitMerge", "SpeakerTestSettings"]
 
-_HOPS_PER_PART = 64  # hops whose frames are computed in one part
-
 
 # Evidence: docs/figures/settings/streaming.md, "speaker_split_merge".
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,7 @@ class SpeakerTestSettings:
     active_seconds: float = 0.5  # time since the last hit within which a track is active
     active_power_ratio: float = 0.1  # power of the newest signal over its mean, while active
     mask_stride_hops: int = 4  # hops of the filterbank from one mask frame to the next
+    hops_per_part: int = 64  # hops whose frames are computed in one hop of the stream
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -179,7 +178,7 @@ class SpeakerSplitMerge:
             return
         relative = np.stack([self._space.rotated(direction, -yaw) for direction in directions])
         reverberant = front_end.reverberation.slow_decay
-        parts = self._split_similarity(masks, mask_frames, relative, reverberant=reverberant)
+        parts = self._split_similarity_parts(masks, mask_frames, relative, reverberant=reverberant)
         similarity = SpreadComputation(parts)  # those of demixing cost their bins: one per hop
         self._test = _SplitTest(track.id, step, directions, reverberant, similarity)
 
@@ -207,7 +206,7 @@ class SpeakerSplitMerge:
         interval = settings.rare_interval_steps if rarely else settings.interval_steps
         self._next_step = test.step + (settings.recheck_steps if is_two else interval)
 
-    def _split_similarity(
+    def _split_similarity_parts(
         self,
         masks: OnlineMasks,
         mask_frames: Sequence[Complex],
@@ -232,10 +231,10 @@ class SpeakerSplitMerge:
         q = trial.masks_at_directions(spectra, directions)
         hop = filterbank.hop
         for number, end in enumerate(range(x.shape[1] % hop + hop, x.shape[1] + 1, hop)):
-            if number % _HOPS_PER_PART == 0:
+            if number % self._settings.hops_per_part == 0:
                 yield 1.0
             fir_demixer.append(x[:, end - hop : end])
-        first = yield from fir_demixer.offline_separation(q, ends, recent)
+        first = yield from fir_demixer.separate_offline_parts(q, ends, recent)
         yield 1.0
         return speaker_similarity(first, recent - first, self._layout.rate, self._similarity)
 

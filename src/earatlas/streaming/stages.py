@@ -15,7 +15,9 @@ filters are updated for the tracks (`earatlas.streaming.stream` has the loop).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +30,7 @@ from earatlas.separation.separator import Separator
 from earatlas.streaming.filterbank import Filterbank
 from earatlas.streaming.hops import Hop
 from earatlas.streaming.online_masks import OnlineMasks
-from earatlas.streaming.renderer import LatencyProfile, RenderEstimate, StreamRenderer, Windows
+from earatlas.streaming.renderer import LatencyProfile, RenderEstimate, StreamRenderer
 from earatlas.streaming.speaker_split_merge import SpeakerSplitMerge, SpeakerTestSettings
 from earatlas.streaming.track_posteriors import TrackPosteriors
 from earatlas.tracking.front_end import TrackingFrontEnd
@@ -80,6 +82,11 @@ class TrackPositions:
 
     directions: Mapping[int, Array]  # (C,) degrees
     forgetting: Mapping[int, float]  # 0 to 1, part of the signal statistics that motion voids
+
+    def after(self, forgetting: Mapping[int, float]) -> TrackPositions:
+        """Return the positions with the motion of an earlier interval added."""
+        total = {i: f + (1 - f) * forgetting.get(i, 0.0) for i, f in self.forgetting.items()}
+        return replace(self, forgetting=total)
 
 
 class TrackStage:
@@ -221,16 +228,23 @@ class MaskStage:
         return None if ids is None else self.model.latest_masks(ids)
 
 
+class _UpdateStep(Enum):
+    """Steps of an update of the filters, in their order."""
+
+    WINDOWS = auto()  # for other sound, if they are new
+    CUES = auto()  # of the masks
+    FILTERS = auto()
+
+
 @dataclass(eq=False, slots=True)
 class _FilterUpdate:
-    """An update of the filters that is in progress; its steps are in the order of the fields."""
+    """An update of the filters that is in progress."""
 
     ids: tuple[int, ...]  # tracks that are separated from each other
     positions: TrackPositions  # of all confirmed tracks, at its begin
     reverberant: bool
-    windows: SpreadComputation[tuple[Windows, int]] | None  # for other sound, if they are new
-    has_cues: bool = False  # the cues of the masks are updated
-    filters: SpreadComputation[RenderEstimate] | None = None
+    step: _UpdateStep
+    computation: SpreadComputation[Any] | None = None  # of the step; None: it begins next
 
 
 class RenderStage:
@@ -250,6 +264,7 @@ class RenderStage:
         self._selected: tuple[int, ...] = ()  # tracks for which the filters are updated
         self._is_due = False  # an update begins with the next step
         self._update: _FilterUpdate | None = None  # in progress
+        self._missed_motion: Mapping[int, float] = {}  # forgetting of an update that was dropped
 
     @property
     def mask_ids(self) -> tuple[int, ...] | None:
@@ -289,38 +304,54 @@ class RenderStage:
         update = self._update
         if update is not None and (update.reverberant != reverberant or removed & set(update.ids)):
             self._update = None
+            if update.step is not _UpdateStep.FILTERS:  # the cues have not been updated
+                self._missed_motion = update.positions.forgetting
         return self._is_due and self._update is None
 
     def begin_update(self, positions: TrackPositions, *, reverberant: bool) -> None:
         """Begin an update of the filters of the selected tracks, for the next hops."""
         renderer, self._is_due = self.renderer, False
-        windows = None
+        positions, self._missed_motion = positions.after(self._missed_motion), {}
+        self._update = update = _FilterUpdate(
+            self._selected, positions, reverberant, _UpdateStep.CUES
+        )
         if reverberant != renderer.newest_windows.reverberant:
             renderer.prepare(None)
             if reverberant != renderer.newest_windows.reverberant:
-                parts = renderer.recent_windows(reverberant=reverberant)
-                windows = SpreadComputation(parts, renderer.hop_budget)
-        self._update = _FilterUpdate(self._selected, positions, reverberant, windows)
+                parts = renderer.recent_windows_parts(reverberant=reverberant)
+                update.step = _UpdateStep.WINDOWS
+                update.computation = SpreadComputation(parts, renderer.hop_budget)
 
     def advance(self, masks: MaskStage) -> None:
         """Run the parts of an update that belong to a hop, if one is in progress."""
         update, renderer = self._update, self.renderer
         if update is None:
             return
-        if update.windows is not None:
-            if update.windows.advance():
-                renderer.prepare(*update.windows.result)
-                update.windows = None
-        elif not update.has_cues:
-            positions = update.positions
-            masks.model.update(positions.directions, positions.forgetting, masks.frames)
-            update.has_cues = True
-        elif update.filters is None:
-            parts = self._begin_filters(masks, update)
-            update.filters = SpreadComputation(parts, renderer.hop_budget)
-        elif update.filters.advance():
-            renderer.apply(update.filters.result)
-            self.ids, self._update = update.ids, None
+        if update.computation is None:
+            update.computation = self._begin_step(update, masks)
+            if update.step is _UpdateStep.FILTERS:
+                return  # the masks of the recent frames were computed in this hop
+        if not update.computation.advance():
+            return
+        result, update.computation = update.computation.result, None
+        match update.step:
+            case _UpdateStep.WINDOWS:
+                renderer.prepare(*result)
+                update.step = _UpdateStep.CUES
+            case _UpdateStep.CUES:
+                masks.model.apply(result)
+                update.step = _UpdateStep.FILTERS
+            case _UpdateStep.FILTERS:
+                renderer.apply(result)
+                self.ids, self._update = update.ids, None
+
+    def _begin_step(self, update: _FilterUpdate, masks: MaskStage) -> SpreadComputation[Any]:
+        """Begin the update of the cues or of the filters."""
+        if update.step is _UpdateStep.CUES:
+            places = update.positions
+            cues = masks.model.update_parts(places.directions, places.forgetting, masks.frames)
+            return SpreadComputation(cues)
+        return SpreadComputation(self._filter_parts(masks, update), self.renderer.hop_budget)
 
     def _ranked(
         self, tracks: Sequence[OnlineTrack], now: float, *, reverberant: bool
@@ -357,7 +388,7 @@ class RenderStage:
                 chosen.append(track)
         return tuple(sorted(track.id for track in chosen))
 
-    def _begin_filters(self, masks: MaskStage, update: _FilterUpdate) -> Parts[RenderEstimate]:
+    def _filter_parts(self, masks: MaskStage, update: _FilterUpdate) -> Parts[RenderEstimate]:
         """Return the parts of an update of the filters."""
         renderer, ids = self.renderer, update.ids
         windows = renderer.newest_windows
@@ -371,4 +402,4 @@ class RenderStage:
             if len(ids) == 2 and not windows.reverberant:
                 expected = masks.model.expected_cues(ids)
         rows = {i: self._rows[i] for i in ids}
-        return renderer.begin_update(rows, recent_masks, forgetting, expected)
+        return renderer.update_parts(rows, recent_masks, forgetting, expected)

@@ -101,18 +101,21 @@ class TrackPosteriors:
         for track in confirmed:
             if track.moving:
                 track.posterior = None
-            elif track.id not in self._pending and (
-                track.posterior is None or self._is_due(tracker, track)
+        self._other_head = self._is_other_head(confirmed)  # before the updates, which use it
+        for track in confirmed:
+            if (
+                not track.moving
+                and track.id not in self._pending
+                and (track.posterior is None or self._is_due(tracker, track))
             ):
                 likelihood = (
                     tracker.direction_log_likelihood(track, now) if track.misses == 0 else None
                 )
                 if likelihood is not None:
                     cues = statistics.get(track.id)
-                    parts = self._points(likelihood, cues, onsets, len(confirmed), yaw)
+                    parts = self._points_parts(likelihood, cues, onsets, len(confirmed), yaw)
                     # One part per hop, which takes up to 20 ms for 2700 directions.
                     self._pending[track.id] = SpreadComputation(parts)
-        self._other_head = self._is_other_head(confirmed)
 
     def advance(self, tracker: OnlineTracker) -> None:
         """Run the parts of a hop of the first update that is in progress."""
@@ -140,7 +143,7 @@ class TrackPosteriors:
     def _is_due(self, tracker: OnlineTracker, track: OnlineTrack) -> bool:
         return (tracker.n_steps + track.id) % self._settings.interval_steps == 0
 
-    def _points(
+    def _points_parts(
         self,
         likelihood: DirectionLogLikelihood,
         cues: CueStatistics | None,
@@ -149,7 +152,7 @@ class TrackPosteriors:
         yaw: float,
     ) -> Parts[TrackPosterior]:
         """Return the posterior of a track as points relative to the room, in parts."""
-        fit = yield from self._fit(likelihood, cues, onsets, n_tracks, yaw)
+        fit = yield from self._fit_parts(likelihood, cues, onsets, n_tracks, yaw)
         yield 1.0
         posterior = fit.posterior.rotated(yaw) if yaw else fit.posterior
         points = posterior.points
@@ -161,7 +164,7 @@ class TrackPosteriors:
             fit.mismatch,
         )
 
-    def _fit(
+    def _fit_parts(
         self,
         likelihood: DirectionLogLikelihood,
         cues: CueStatistics | None,
@@ -170,8 +173,9 @@ class TrackPosteriors:
         yaw: float,
     ) -> Parts[_Fit]:
         """Return the posterior relative to the head, with the prior of front before rear."""
-        yield 1.0
+        # Before the first part: the decision about the head may change until the next one.
         space, localizer, other_head = self._head.space, self._localizer, self._other_head
+        yield 1.0
         likelihood = replace(likelihood, directions=space.rotated(likelihood.directions, -yaw))
         if n_tracks > 1:
             posterior = detected_source_posterior(localizer, likelihood)
@@ -179,7 +183,7 @@ class TrackPosteriors:
             posterior = localizer.score_calibration.posterior(space, likelihood)
         fit = _Fit(posterior, nats_per_onset=float(likelihood.features[0]))
         if cues is not None and float(np.mean(cues.counts)) >= self._settings.min_cue_frames:
-            fit = yield from self._with_cues(fit, likelihood, cues, onsets, n_tracks)
+            fit = yield from self._with_cues_parts(fit, likelihood, cues, onsets, n_tracks)
         elif other_head:  # the onsets alone are those of a head that was not learned
             fit = replace(fit, posterior=widen_posterior(fit.posterior))
         room = onsets is not None and onsets.reverberation.certainly_reverberant
@@ -191,7 +195,7 @@ class TrackPosteriors:
             fit = replace(fit, posterior=posterior_mixture(fit.posterior, other, weight))
         return replace(fit, posterior=apply_front_prior(fit.posterior))
 
-    def _with_cues(
+    def _with_cues_parts(
         self,
         fit: _Fit,
         likelihood: DirectionLogLikelihood,
@@ -212,7 +216,7 @@ class TrackPosteriors:
             weight = localizer.anechoic_weight(likelihood.features, ratio)
         mixed = posterior_mixture(anechoic, fit.posterior, weight)
         own = replace(fit, posterior=mixed, residual_ratio=ratio)
-        if mismatch is None or mismatch.settings.other_weight:  # a population: see `_fit`
+        if mismatch is None or mismatch.settings.other_weight:  # a population: see `_fit_parts`
             return own
         if ratio <= mismatch.settings.min_residual_ratio:
             return replace(own, mismatch=mismatch.settings.magnitudes[0])
@@ -228,7 +232,7 @@ class TrackPosteriors:
         )
         if not determined and not self._is_unsettled(onsets):
             return own
-        found = yield from mismatch.heads.estimation(batch.effective)
+        found = yield from mismatch.heads.most_probable_parts(batch.effective)
         yield 1.0
         magnitude, (at_magnitude,) = found.magnitude, found.cue_posteriors
         if magnitude <= mismatch.settings.magnitudes[0]:

@@ -60,14 +60,14 @@ __all__ = [
     "SecondMoments",
     "determinant",
     "estimate_pair",
+    "estimate_pair_parts",
     "inverse",
     "iterative_projection",
+    "iterative_projection_parts",
     "joint_diagonalizer",
     "normalize_levels",
-    "pair_estimation",
     "principal_eigenvector",
     "principal_steering_vectors",
-    "projections",
     "regularize_collinear",
     "smooth_powers",
     "steering_vectors_from_covariances",
@@ -227,13 +227,13 @@ def estimate_pair(
         Frequencies at which the masks have the opposite order.
     """
     return complete(
-        pair_estimation(
+        estimate_pair_parts(
             moments, q, frequencies_hz, settings, initial=initial, expected=expected, prior=prior
         )
     )
 
 
-def pair_estimation(
+def estimate_pair_parts(
     moments: SecondMoments,
     q: Array,
     frequencies_hz: Array,
@@ -248,7 +248,7 @@ def pair_estimation(
     yield moments.n_bins
     A = principal_steering_vectors(moments.covariances(q**2)) if initial is None else initial
     A = regularize_collinear(A)
-    A = yield from projections(moments, A, settings.first_smoothing, n_masked, prior)
+    A = yield from iterative_projection_parts(moments, A, settings.first_smoothing, n_masked, prior)
     permuted = np.zeros(len(A), dtype=bool)
     for _ in range(settings.alignments):
         yield moments.n_bins + alignment_cost(frequencies_hz, settings.permutation)
@@ -264,7 +264,9 @@ def pair_estimation(
         )
         permuted ^= swap
         A = np.where(swap[:, None, None], A[..., ::-1], A)
-        A = yield from projections(moments, A, settings.second_smoothing, n_masked, prior)
+        A = yield from iterative_projection_parts(
+            moments, A, settings.second_smoothing, n_masked, prior
+        )
     return A, permuted
 
 
@@ -280,10 +282,10 @@ def iterative_projection(
     `past` (2, F, 2, 2) are weighted covariances of older frames. For `n_masked` see
     `smooth_powers`.
     """
-    return complete(projections(moments, A, sizes, n_masked, past))
+    return complete(iterative_projection_parts(moments, A, sizes, n_masked, past))
 
 
-def projections(
+def iterative_projection_parts(
     moments: SecondMoments,
     A: Complex,
     sizes: _Sizes,

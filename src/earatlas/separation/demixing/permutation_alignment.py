@@ -51,8 +51,6 @@ __all__ = [
     "alignment_cost",
 ]
 
-_COST_PER_PAIR = 3  # bins of an iteration of demixing that take as long as a pair of bands
-
 
 # Evidence: docs/figures/settings/separation.md, "demixing.permutation_alignment".
 @dataclass(frozen=True, slots=True)
@@ -67,6 +65,7 @@ class PermutationSettings:
     far_weight: float = 0.0  # weight of the coupling over long distances
     pitch_knee_hz: float = 1000.0  # pitch is log2(1 + f / knee): linear below, octaves above
     expected_weight: float = 20.0  # w
+    pair_cost: float = 3.0  # of a pair of bands, in bins of an iteration of demixing; for streams
 
 
 FINE_PERMUTATION = PermutationSettings(  # for long windows, with one bin every 4 Hz
@@ -185,7 +184,7 @@ def align_permutation(
 def alignment_cost(frequencies_hz: Array, settings: PermutationSettings) -> float:
     """Return the cost of `align_permutation`, which depends on the number of bands, in bins."""
     n_bands = len(np.unique(_bands(frequencies_hz, settings)))
-    return float(_COST_PER_PAIR * n_bands**2)
+    return settings.pair_cost * n_bands**2
 
 
 def _bands(frequencies_hz: Array, settings: PermutationSettings) -> Indices:

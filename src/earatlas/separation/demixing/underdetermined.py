@@ -66,8 +66,8 @@ __all__ = [
     "UnderdeterminedSettings",
     "em_source_powers",
     "nmf_source_powers",
-    "underdetermined_estimation",
     "underdetermined_steering_vectors",
+    "underdetermined_steering_vectors_parts",
 ]
 
 
@@ -95,10 +95,10 @@ def underdetermined_steering_vectors(
     moments: SecondMoments, q: Array, n_phase_bins: int, settings: UnderdeterminedSettings
 ) -> Complex:
     """Return A (F, 2, M) of M sources with masks q; phase was learned below bin `n_phase_bins`."""
-    return complete(underdetermined_estimation(moments, q, n_phase_bins, settings))
+    return complete(underdetermined_steering_vectors_parts(moments, q, n_phase_bins, settings))
 
 
-def underdetermined_estimation(
+def underdetermined_steering_vectors_parts(
     moments: SecondMoments, q: Array, n_phase_bins: int, settings: UnderdeterminedSettings
 ) -> Parts[Complex]:
     """Run `underdetermined_steering_vectors` with one iteration per part."""
@@ -110,14 +110,14 @@ def underdetermined_estimation(
         A = principal_steering_vectors(moments.covariances(weighted))
     if n_phase_bins < len(A):
         begin = max(n_phase_bins - settings.prior_size[0] // 2, 0)
-        upper = yield from _neighbour_estimation(
+        upper = yield from _neighbour_steering_vectors_parts(
             SecondMoments(moments.values[begin:]), q[:, begin:], settings
         )
         A[n_phase_bins:] = upper[n_phase_bins - begin :]
     return A
 
 
-def _neighbour_estimation(
+def _neighbour_steering_vectors_parts(
     moments: SecondMoments, q: Array, settings: UnderdeterminedSettings
 ) -> Parts[Complex]:
     """Return steering vectors where the masks of a single frequency may be wrong, in parts.
