@@ -521,8 +521,8 @@ def test_claims_of_the_findings_hold() -> None:
             some = select_rows(own, **case.settings)
             reverberant, anechoic = (rooms._Statistics.of(some, atlas) for atlas in rooms.ATLASES)
             assert 2 * reverberant.errors.mean() < anechoic.errors.mean()
-            assert anechoic.within(0.9) < 70 < reverberant.within(0.9), (
-                "overconfident without the reverberant model"
+            assert anechoic.within(0.9) < 85 < reverberant.within(0.9), (
+                "the regions are too small without the reverberant model"
             )
 
 

@@ -77,9 +77,9 @@ white and independent at the two ears. Errors are great-circle degrees. The othe
 share of the true directions in the 50 and 90 % credible regions, and the radius of the latter
 (medians)."""
 FINDINGS = """\
-- In reverberant rooms the anechoic model alone fails without noticing it: {lost} of the single
-  talkers have errors above {far}°, and its {region} credible regions contain {false} of the true
-  directions.
+- In reverberant rooms the anechoic model alone fails, and its regions are too small: {lost} of the
+  single talkers have errors above {far}°, and its {region} credible regions contain {false} of the
+  true directions.
 - With the reverberant model, {found} have such errors, and the regions contain {held} of the
   true directions. Median errors are {medians}.
 - In anechoic conditions both give the same results for {same} of the recordings: the anechoic
