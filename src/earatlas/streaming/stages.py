@@ -69,9 +69,7 @@ class RenderSettings:
     rendered_active_seconds: float = 4.0  # the same for a rendered one, unless it is reverberant
     reverberant_min_hits: int = 24  # hits that a third track needs in a reverberant room
     reverberant_gain_ratio: float = 1.5  # its gain over the gain that a new track needs
-    update_interval_steps: int = (
-        2  # steps between updates; twice that for a known pair or more tracks
-    )
+    update_interval_steps: int = 2  # between updates; doubled for known pairs and more tracks
     new_pair_updates: int = 8  # filter updates for which a pair is new
     moving_seconds: float = 1.5  # history of masks that is used while a source moves
 
