@@ -11,12 +11,14 @@ import scipy.special
 
 from earatlas.numerics import (
     convolve,
+    decibels_to_amplitude,
     fast_fft_length,
     linear_assignment,
     logistic,
     logsumexp,
     moving_mean,
     quantile,
+    unit_phasors,
 )
 
 
@@ -52,6 +54,18 @@ def test_logistic() -> None:
     """Values agree to the last digits for arguments of both signs."""
     x = np.linspace(-700.0, 700.0, 1401)
     np.testing.assert_allclose(logistic(x), scipy.special.expit(x), rtol=1e-14)
+
+
+def test_unit_phasors(rng: np.random.Generator) -> None:
+    """Points on the unit circle are exact, also after many turns and at half a turn."""
+    angle = np.concatenate([rng.uniform(-300, 300, (7, 3)), np.pi * np.arange(-3, 4)[:, None]], 1)
+    np.testing.assert_allclose(unit_phasors(angle), np.exp(1j * angle), rtol=0, atol=1e-13)
+
+
+def test_decibels_to_amplitude() -> None:
+    """Values are those of the power of ten."""
+    level_db = np.linspace(-300.0, 300.0, 601)
+    np.testing.assert_allclose(decibels_to_amplitude(level_db), 10 ** (level_db / 20), rtol=1e-13)
 
 
 def test_fast_fft_length() -> None:

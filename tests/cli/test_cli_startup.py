@@ -1,16 +1,19 @@
 """Start-up of the command line: lazy imports, public names, and early interruptions."""
 
 import ast
+import gc
 import importlib
 import inspect
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 import earatlas as ea
+from earatlas.cli import paused_garbage_collection
 from earatlas.cli.app import COMMANDS
 
 # Each of these takes longer to import than the start of the interpreter.
@@ -73,6 +76,16 @@ def test_commands_import_only_what_they_need(code: str) -> None:
         others |= {"separation", "tracking", "batch.worker_pool", "simulation", "training",
                    "ppam.em", "population.adaptation", "population.learning"}  # fmt: skip
     assert not sorted(modules & {f"earatlas.{other}" for other in others})
+
+
+def test_paused_garbage_collection() -> None:
+    """Imports are not interrupted by garbage collections, which happen again afterwards."""
+    assert gc.isenabled()
+    with paused_garbage_collection():
+        with suppress(ImportError), paused_garbage_collection():
+            raise ImportError
+        assert not gc.isenabled()
+    assert gc.isenabled()
 
 
 def test_public_names() -> None:

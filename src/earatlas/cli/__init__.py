@@ -10,13 +10,14 @@ heavy, so that an interruption at any moment ends quietly.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["StoppedBySignal", "main", "stop_on_signals"]
+__all__ = ["StoppedBySignal", "main", "paused_garbage_collection", "stop_on_signals"]
 
 
 class StoppedBySignal(SystemExit):
@@ -25,6 +26,8 @@ class StoppedBySignal(SystemExit):
 
 def main() -> None:
     """Run the command line; this is the entry point of the package."""
+    # Memory is released with the process; a last garbage collection of all modules takes 35 ms.
+    atexit.register(gc.freeze)
     try:
         _replace_closed_streams()
         with stop_on_signals():
@@ -60,6 +63,18 @@ def stop_on_signals() -> Iterator[None]:
     finally:
         for kind, handler in previous.items():
             signal.signal(kind, handler)
+
+
+@contextmanager
+def paused_garbage_collection() -> Iterator[None]:
+    """Import modules without garbage collections: their objects stay, so that none is garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _replace_closed_streams() -> None:
@@ -107,9 +122,10 @@ def _run() -> None:
     import io
     import warnings
 
-    from earatlas.cli.app import app
-    from earatlas.cli.console import print_note, show_warnings_once
-    from earatlas.errors import InputError, exceeded_limit
+    with paused_garbage_collection():
+        from earatlas.cli.app import app
+        from earatlas.cli.console import print_note, show_warnings_once
+        from earatlas.errors import InputError, exceeded_limit
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -17,6 +17,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 import earatlas
+from earatlas.cli import paused_garbage_collection
 from earatlas.cli.console import print_line
 from earatlas.cli.plain_values import PlainArgument, PlainOption
 from earatlas.cli.usage_sentences import UsageError, example_of, usage_sentence
@@ -135,7 +136,8 @@ class _Menu(_PlainHelp, TyperGroup):
             )
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and name is not None:
-            command = get_command(import_module(f"earatlas.cli.{name}").app)
+            with paused_garbage_collection():
+                command = get_command(import_module(f"earatlas.cli.{name}").app)
             command.name = name
         return name, command, rest
 

@@ -23,6 +23,7 @@ from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.neighbours import nearest_neighbours
 from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import Head
+from earatlas.numerics import decibels_to_amplitude, unit_phasors
 from earatlas.types import Array, Complex, Indices
 
 __all__ = ["InterauralTemplates", "LocalLinearInterpolation", "correlation_lags", "response_delays"]
@@ -93,29 +94,27 @@ class InterauralTemplates:
     @cached_property
     def _phasors(self) -> Complex:
         """Phases (N, F) as points on the unit circle."""
-        phasors: Complex = np.exp(1j * self.phase_radians)
-        return phasors
+        return unit_phasors(self.phase_radians)
 
     @property
     def measured_ratios(self) -> Complex:
         """Interaural ratios r (N, F) at the measured directions."""
         angle = self.phase_radians - 2 * np.pi * self.frequencies_hz * self.delay_seconds[:, None]
-        ratios: Complex = 10 ** (self.level_db / 20) * np.exp(1j * angle)
-        return ratios
+        return decibels_to_amplitude(self.level_db) * unit_phasors(angle)
 
     def ratios(self, at: LocalLinearInterpolation) -> Complex:
         """Return the interaural ratios r (G, F) at interpolated directions."""
         rows, w = at.rows, at.weights
         level = np.einsum("gk,gkf->gf", w, self.level_db[rows])
         delay = np.einsum("gk,gk->g", w, self.delay_seconds[rows])
-        mean = np.angle(np.einsum("gk,gkf->gf", np.maximum(w, 0.0), self._phasors[rows]))
+        parts = self._phasors.view(np.float64)  # (N, 2 F): real and imaginary
+        mean = np.angle(np.einsum("gk,gkf->gf", np.maximum(w, 0.0), parts[rows]).view(complex))
         # Phases of neighbours are similar, so their deviations from the mean can be averaged.
         deviation = self.phase_radians[rows] - mean[:, None]
         deviation -= 2 * np.pi * np.rint(deviation / (2 * np.pi))
         angle = mean + np.einsum("gk,gkf->gf", w, deviation)
         angle -= 2 * np.pi * self.frequencies_hz * delay[:, None]
-        ratios: Complex = 10 ** (level / 20) * np.exp(1j * angle)
-        return ratios
+        return decibels_to_amplitude(level) * unit_phasors(angle)
 
 
 def response_delays(
