@@ -108,7 +108,7 @@ def test_score_equals_the_formula(reverberant_atlas: ea.Atlas, atlas_head: ea.He
     *weights, diffuse_weight = fit.mixing_weights[:, 0]
     counts = np.bincount(bins.f)
     total = weight = 0.0
-    points, observed = sound.points(sound.cells[0][cells]), sound.stokes_points(bins)
+    points, observed = sound.points(sound.cells[0][cells]), sound.observed(bins).stokes_points
     classes = bin_class(bins.rise_db, sound.onset_settings.frequencies_hz[bins.f])
     for n, f in enumerate(bins.f):
         v, mixed = 1 / (1 + counts[f]), diffuse_weight

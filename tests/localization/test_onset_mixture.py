@@ -9,6 +9,7 @@ from earatlas.geometry.angles import to_vectors
 from earatlas.localization.onset_mixture import (
     MIXTURE_SETTINGS,
     OnsetMixture,
+    SourceMixture,
     alternation,
     fit_mixing_weights,
     source_log_likelihoods,
@@ -235,11 +236,43 @@ def test_fit_equals_the_formula() -> None:
         total += float(v) * np.log(sum(own) + pi[2])
         responsibilities[:, n] = np.array(own) / (sum(own) + pi[2])
     assert fit.log_likelihood == pytest.approx(total, rel=1e-9)
+    components = mixture.components(fit)
     for m in range(2):
-        np.testing.assert_allclose(mixture.responsibilities(fit, m), responsibilities[m], rtol=1e-6)
+        found = components.responsibilities(m)
+        np.testing.assert_allclose(found, responsibilities[m], rtol=1e-6)
     gain = nats_per_bin(mixture, [0, 2]) - nats_per_bin(mixture, [0])
     assert mixture.gain(fit, 1) == pytest.approx(gain, rel=1e-9)
     assert gain > 0.1
+
+
+@pytest.mark.parametrize("windows", [1, 3])
+def test_components_equal_the_formulas(rng: np.random.Generator, windows: int) -> None:
+    """Likelihoods, gains and one more source equal loops over the bins, for any windows."""
+    g, v = rng.gamma(1.0, 1.0, (11, 2)), rng.uniform(0.1, 1.0, 11)
+    pi = rng.dirichlet(np.ones(3), windows).T
+    window = None if windows == 1 else np.sort(rng.integers(0, windows, 11))
+    own = [pi[:, 0] if window is None else pi[:, window[n]] for n in range(11)]
+    mixture = SourceMixture(g, pi, v, window)
+    elsewhere, new = rng.gamma(1.0, 1.0, 11), rng.gamma(1.0, 1.0, (11, 4))
+    relocated = mixture.relocated(1, elsewhere)
+    log_likelihood = one_more = 0.0
+    for n in range(11):
+        first, second, diffuse = own[n] * np.append(g[n], 1.0)
+        total = first + second + diffuse
+        assert mixture.total[n] == pytest.approx(total, rel=1e-12)
+        assert mixture.without(0)[n] == pytest.approx(second + diffuse, rel=1e-12)
+        assert mixture.responsibilities(1)[n] == pytest.approx(second / total, rel=1e-12)
+        without = (first + diffuse) / (1 - own[n][1])
+        assert mixture.gains(1)[n] == pytest.approx(v[n] * np.log(total / without), rel=1e-9)
+        assert relocated.total[n] == pytest.approx(first + own[n][1] * elsewhere[n] + diffuse)
+        log_likelihood += v[n] * np.log(total)
+        one_more += v[n] * np.log((0.7 * total + 0.3 * new[n]) / total)
+    assert mixture.log_likelihood == pytest.approx(log_likelihood, rel=1e-12)
+    np.testing.assert_allclose(
+        mixture.one_more(new.astype(np.float32), 0.3), one_more, rtol=1e-5, atol=1e-5
+    )
+    some = np.array([1, 4, 9])
+    np.testing.assert_allclose(mixture.subset(some, v[some]).total, mixture.total[some])
 
 
 def test_score_does_not_decrease_in_a_search() -> None:

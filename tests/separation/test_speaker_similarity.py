@@ -9,6 +9,7 @@ import scipy.signal
 import earatlas as ea
 from earatlas.features.reverberation import ReverberationEstimate
 from earatlas.geometry.angles import to_vectors
+from earatlas.localization.onset_mixture import SourceMixture
 from earatlas.parts import complete
 from earatlas.separation.demixing.determined import DemixingSettings
 from earatlas.separation.demixing.speaker_similarity import SimilaritySettings, speaker_similarity
@@ -306,7 +307,8 @@ def test_motion_must_explain_more_than_a_second_source(
         track.velocity = np.array([20.0 * moved, 0.0])
         tracker.tracks = [track]
         monkeypatch.setattr(tracker._position_update, "_second_source_gain", lambda *args: two)
-        tracker._position_update.update(tracker.tracks, 0, np.zeros(0), np.zeros(0), 0.5, 10.0)
+        mixture = SourceMixture(np.zeros((0, 1)), np.full((2, 1), 0.5), np.zeros(0))
+        tracker._position_update.update(tracker.tracks, mixture, 0, 10.0)
         return track.moving
 
     assert moving(10.0)

@@ -12,7 +12,7 @@ from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.reverberation import ReverberationEstimate
 from earatlas.geometry.angles import great_circle_error, to_vectors
 from earatlas.geometry.credible_region import gaussian_radius_90
-from earatlas.localization.onset_mixture import OnsetMixtureSettings
+from earatlas.localization.onset_mixture import OnsetMixtureSettings, SourceMixture
 from earatlas.tracking import online_track
 from earatlas.tracking.front_end import TrackingFrontEnd
 from earatlas.tracking.online import OnlineTracker
@@ -543,13 +543,13 @@ def test_track_with_frequencies_of_its_own_is_not_confirmed(
     tracker.tracks = [first, second]
     own = (time if alternates else f // 3) % 2 == 0
     densities = np.stack([np.where(own, 0.3, 3.0), np.where(own, 3.0, 0.3)], axis=1)
-    weights = np.array([0.45, 0.45, 0.1])
-    second.alternates = tracker._alternates(1, densities, weights, 10.0)
+    mixture = SourceMixture(densities, np.array([[0.45], [0.45], [0.1]]), np.ones(300))
+    second.alternates = tracker._alternates(mixture, 1, 10.0)
     assert second.alternates == alternates
     second.gain_ratio = 3.0
     assert tracker._is_due(second) == alternates
     first.velocity = np.array([16.0, 0.0])
-    assert tracker._alternates(1, densities, weights, 10.0)
+    assert tracker._alternates(mixture, 1, 10.0)
 
 
 def test_log_likelihoods_match_the_formula(
@@ -569,6 +569,23 @@ def test_log_likelihoods_match_the_formula(
     expected = v[recent] @ np.log(0.3 * densities + others[recent, None])
     L = tracker.buffer.log_likelihoods(v[recent], others[recent], 0.3, recent)
     np.testing.assert_allclose(L, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_buffer_observes_onsets_as_recordings_do(
+    reverberant_atlas: ea.Atlas, moving_samples: Array
+) -> None:
+    """The density of a buffered bin around a direction is that of the model of recordings."""
+    assert reverberant_atlas.reverberant_localizer is not None
+    sound = reverberant_atlas.reverberant_localizer.direct_sound
+    detector = OnsetDetector(sound.onset_settings)
+    detector.push(moving_samples)
+    bins = detector.bins()
+    buffer = OnsetBuffer(sound, replace(OnsetBufferSettings(), max_bins_per_step=len(bins)))
+    buffer.add(bins, np.zeros(len(bins)), int(bins.frames), 1.0)
+    rows = np.arange(0, len(sound.grid), 101)
+    expected = sound.densities(bins, rows)
+    np.testing.assert_array_equal(buffer.densities_at(sound.grid[rows]), expected)
+    np.testing.assert_array_equal(buffer.densities, sound.densities(bins, sound.cells[0]))
 
 
 def test_crossing_sources_keep_their_track_ids(

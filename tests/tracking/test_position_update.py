@@ -45,8 +45,8 @@ class FakeOnsetBuffer:
         self.bins_per_step = np.full(12, 6)
         self.step_ages = 0.128 * np.arange(11.5, 0, -1)
         self.ages = np.repeat(self.step_ages, 6)
-        self._f = np.tile(np.arange(6), 12)
-        self.weights = bin_weights(self._f)
+        self.frequencies = np.tile(np.arange(6), 12)
+        self.weights = bin_weights(self.frequencies)
         self._observed = np.repeat(self.path, 6, axis=0) + rng.normal(scale=1.5, size=(72, 2))
 
     def recent_weights(self, seconds: float) -> Array:

@@ -143,12 +143,10 @@ def test_better_candidate_of_each_start_is_refined() -> None:
     mixture = onset_mixture([MOVING, MOVING_BACK, STATIC], seed=2)
     one, refined = mixture.search(1)[0], []
     for start in mixture._starts(one):
-        others = mixture._mixture_likelihoods(
-            mixture.densities_along(start.cells), start.mixing_weights
-        )
+        components = mixture.components(start)
         fits = [
             mixture.fit_weights(
-                np.concatenate([start.cells, mixture._place((1 - w) * others, np.full(40, w),
+                np.concatenate([start.cells, mixture._place(components.diluted(w), np.full(40, w),
                                                             start.cells, 0.0)[None]])
             )
             for w in SETTINGS.mixture.new_weights
@@ -189,7 +187,7 @@ def test_weights_and_gains_match_the_formula() -> None:
     assert found.log_likelihood == pytest.approx(total, rel=1e-6)
     for m in range(2):
         np.testing.assert_allclose(
-            mixture.responsibilities(found, m), responsibilities[m], rtol=1e-5
+            mixture.components(found).responsibilities(m), responsibilities[m], rtol=1e-5
         )
         counts = np.bincount(mixture.window, 0.5 * responsibilities[m], 40)
         np.testing.assert_allclose(mixture.onset_counts(found, m), counts, rtol=1e-5, atol=1e-9)

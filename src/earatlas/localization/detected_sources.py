@@ -29,7 +29,7 @@ from earatlas.localization.onset_likelihood import (
     best_cells,
     bin_weights,
 )
-from earatlas.localization.onset_mixture import MixtureFit, OnsetMixture, source_log_likelihoods
+from earatlas.localization.onset_mixture import MixtureFit, OnsetMixture, SourceMixture
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 from earatlas.types import Array, Indices, Mask, Single
 
@@ -39,7 +39,7 @@ __all__ = [
     "DetectionSettings",
     "SourceDetector",
     "detected_source_posterior",
-    "source_features",
+    "given_others",
     "widen_posterior",
 ]
 
@@ -110,63 +110,44 @@ class SourceDetector:
         """Return the sources of a fit, refined on the fine grid given the others."""
         model, mixture = self.model, self.mixture
         coarse, cell = model.cells
-        pi, diffuse = fit.mixing_weights[:-1, 0], float(fit.mixing_weights[-1, 0])
-        own = [
-            weight * g for weight, g in zip(pi, mixture.densities_along(fit.cells).T, strict=True)
-        ]
+        components = mixture.components(fit)
         directions = list(model.grid[coarse[fit.cells[:, 0]]])
-        rows: list[Indices] = []
-        fine: list[Single] = []
+        fine: list[tuple[Indices, Single]] = []  # grid points near each source, and densities there
         for round_number in range(DETECTION_SETTINGS.fine_rounds):
-            for m, weight in enumerate(pi):
-                e = sum(own[:m] + own[m + 1 :], np.full(len(self.bins), diffuse))
+            for m in range(len(fit)):
                 if round_number == 0:
-                    L = mixture.log_likelihoods(e, pi[m : m + 1])[0]
-                    rows.append(np.flatnonzero(best_cells(L, DETECTION_SETTINGS.fine_cells)[cell]))
-                    fine.append(model.densities(self.bins, rows[m], self._leave_one_out))
-                L = source_log_likelihoods(fine[m], mixture.weights, e, weight)
-                L[self._too_near(model.grid[rows[m]], directions, m)] = -np.inf
+                    L = components.log_likelihoods(m, mixture.densities)
+                    rows = np.flatnonzero(best_cells(L, DETECTION_SETTINGS.fine_cells)[cell])
+                    fine.append((rows, model.densities(self.bins, rows, self._leave_one_out)))
+                rows, g = fine[m]
+                L = components.log_likelihoods(m, g)
+                L[self._too_near(model.grid[rows], directions, m)] = -np.inf
                 best = int(L.argmax())
-                own[m], directions[m] = weight * fine[m][:, best], model.grid[rows[m][best]]
-        likelihoods = np.array(own), diffuse
-        return [
-            self._source(likelihoods, m, weight, rows[m], fine[m], directions)
-            for m, weight in enumerate(pi)
-        ]
+                components = components.relocated(m, g[:, best])
+                directions[m] = model.grid[rows[best]]
+        return [self._source(components, m, fine[m], directions) for m in range(len(fit))]
 
     def _source(
         self,
-        likelihoods: tuple[Array, float],
+        components: SourceMixture,
         m: int,
-        weight: float,
-        rows: Indices,
-        fine: Single,
+        fine: tuple[Indices, Single],
         directions: list[Array],
     ) -> DetectedSource:
-        """Assemble source m; its L is relative to a diffuse component of the same weight.
-
-        `likelihoods` are those of all sources (M, B) and of the diffuse component; `fine` (B, G)
-        are the densities at the grid points `rows`.
-        """
-        v, own = self.mixture.weights, likelihoods[0][m]
-        e = np.delete(likelihoods[0], m, axis=0).sum(axis=0) + likelihoods[1]
-        # Without source m, its weight goes to the other components.
-        gain = float(v @ np.log((e + own) * (1 - weight) / e))
-        diffuse = float(v @ np.log(e + weight))
-        near = source_log_likelihoods(fine, v, e, weight).astype(np.float64) - diffuse
-        L = self.mixture.log_likelihoods(e, np.array([weight]))[0].astype(np.float64) - diffuse
-        responsibilities = own / (own + e)
-        features = source_features(float(near.max()), v, responsibilities, self.bins.snr_db)
-        log_likelihood = self.model.adaptive_log_likelihood(rows, near, L, features)
+        """Assemble source m, given densities (B, G) of the bins at grid points near it."""
+        log_likelihood = given_others(
+            self.model, components, m, fine, self.mixture.densities, self.bins.snr_db
+        )
         # Exclude the directions of the others; otherwise both posteriors peak at the louder source.
         excluded = self._too_near(log_likelihood.directions, directions, m)
         log_likelihood.log_likelihoods[excluded] = -np.inf
+        responsibilities = components.responsibilities(m)
         return DetectedSource(
             log_likelihood,
             directions[m],
             float(responsibilities.sum()),
-            float(features[0]),
-            gain / self.mixture.total,
+            float(log_likelihood.features[0]),
+            float(components.gains(m).sum()) / self.mixture.total,
             responsibilities,
         )
 
@@ -179,19 +160,33 @@ class SourceDetector:
         return near
 
 
-def source_features(nats: float, v: Array, responsibilities: Array, snr_db: Array) -> Array:
-    """Return φ (3,) of one of several sources (see `DirectSoundModel.log_likelihood`).
+def given_others(
+    model: DirectSoundModel,
+    components: SourceMixture,
+    m: int,
+    fine: tuple[Indices, Single],
+    coarse: Single,
+    snr_db: Array,
+) -> DirectionLogLikelihood:
+    """Return the log-likelihood of the direction of source m, given the other components.
 
-    `nats` are those of its best direction, over diffuse sound of the same weight; `v` (B,) are the
-    weights of the bins.
+    `fine` are grid points near the source and the densities (B, G) there, `coarse` those in all
+    coarse cells. The values are relative to diffuse sound of the same mixing weight, for a
+    `ScoreCalibration`. The features are those of `DirectSoundModel.log_likelihood`, for the bins
+    of the source.
     """
-    return np.array(
-        [
-            nats / max(float(v @ responsibilities), 1e-9),
-            min(_weighted_median(snr_db, responsibilities), 60.0),
-            np.log2(max(float(responsibilities.sum()), 1.0)),
-        ]
+    v = components.weights
+    diffuse = float(v @ np.log(components.without(m) + components.weight(m)))
+    near, far = (
+        components.log_likelihoods(m, g).astype(np.float64) - diffuse for g in (fine[1], coarse)
     )
+    responsibilities = components.responsibilities(m)
+    features = [
+        float(near.max()) / max(float(v @ responsibilities), 1e-9),
+        min(_weighted_median(snr_db, responsibilities), 60.0),
+        np.log2(max(float(responsibilities.sum()), 1.0)),
+    ]
+    return model.adaptive_log_likelihood(fine[0], near, far, np.array(features))
 
 
 def _weighted_median(values: Array, weights: Array) -> float:

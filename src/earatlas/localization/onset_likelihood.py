@@ -26,7 +26,7 @@ onset: v gives each frequency about one vote. b = 0 is the diffuse component.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -49,6 +49,7 @@ __all__ = [
     "DirectSoundSettings",
     "DirectionLogLikelihood",
     "LeaveOneOutTemplates",
+    "OnsetPoints",
     "best_cells",
     "bin_class",
     "bin_weights",
@@ -100,6 +101,33 @@ def bin_class(rise_db: Array, frequencies_hz: Array) -> Indices:
 def bin_weights(f: Indices) -> Array:
     """Return v (B,): 1 / (1 + number of bins of the same frequency)."""
     return 1 / (1.0 + np.bincount(f)[f])
+
+
+@dataclass(frozen=True, eq=False)
+class OnsetPoints:
+    """Onset bins as the model observes them."""
+
+    f: Indices  # (B,) frequency index
+    classes: Indices  # (B,) row of the table of densities
+    stokes_points: Single  # (B, 3) s
+
+    def __len__(self) -> int:
+        return len(self.f)
+
+    def __getitem__(self, rows: Indices | slice) -> OnsetPoints:
+        """Return some of the bins."""
+        return OnsetPoints(self.f[rows], self.classes[rows], self.stokes_points[rows])
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[OnsetPoints]) -> OnsetPoints:
+        """Return the bins of all parts."""
+        none, blank = np.zeros(0, dtype=np.intp), np.zeros((0, 3), dtype=np.float32)
+        parts = [OnsetPoints(none, none, blank), *parts]
+        return cls(
+            np.concatenate([part.f for part in parts]),
+            np.concatenate([part.classes for part in parts]),
+            np.concatenate([part.stokes_points for part in parts]),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,10 +285,11 @@ class DirectSoundModel:
         own, around = np.split(points, [len(rows)], axis=2)
         return LeaveOneOutTemplates(near, around.astype(np.float32)), own
 
-    def stokes_points(self, bins: OnsetBins) -> Single:
-        """Return s (B, 3) of the bins."""
+    def observed(self, bins: OnsetBins) -> OnsetPoints:
+        """Return the bins with their points s and their classes."""
         z = np.einsum("bac,bc->ba", self.whitening[bins.f], bins.z)
-        return stokes(z).astype(np.float32)
+        classes = bin_class(bins.rise_db, self.onset_settings.frequencies_hz[bins.f])
+        return OnsetPoints(bins.f, classes, stokes(z).astype(np.float32))
 
     def log_likelihood_at(
         self, bins: OnsetBins, points: Single, weights: Array | None = None
@@ -268,12 +297,12 @@ class DirectSoundModel:
         """Return L (G,) at points (F, 3, G); `weights` v (B,) if these are some of more bins."""
         v = (bin_weights(bins.f) if weights is None else weights).astype(np.float32)
         total = np.zeros(points.shape[-1])
-        for own, values in self.iter_table_values(self.log_densities, bins, points):
+        for own, values in self.iter_table_values(self.log_densities, self.observed(bins), points):
             total += v[own] @ values
         return total
 
     def iter_table_values(
-        self, table: Single, bins: OnsetBins, points: Single
+        self, table: Single, bins: OnsetPoints, points: Single
     ) -> Iterator[tuple[slice, Single]]:
         """Yield values of a table (classes, N_TABLE_STEPS) at s · s_x of bins and points (F, 3, G).
 
@@ -282,9 +311,8 @@ class DirectSoundModel:
         # The table is padded by one: rounding may put u slightly beyond -1 or 1.
         flat = np.pad(table, ((0, 0), (1, 1)), mode="edge").ravel()
         half = np.float32(N_TABLE_STEPS / 2)
-        s = self.stokes_points(bins) * half
-        classes = bin_class(bins.rise_db, self.onset_settings.frequencies_hz[bins.f])
-        centres = (classes * (N_TABLE_STEPS + 2) + 1).astype(np.float32)[:, None] + half
+        s = bins.stokes_points * half
+        centres = (bins.classes * (N_TABLE_STEPS + 2) + 1).astype(np.float32)[:, None] + half
         batch = 48  # bins of which the values stay in the cache
         for first in range(0, len(bins), batch):
             own = slice(first, first + batch)
@@ -296,15 +324,24 @@ class DirectSoundModel:
         self, bins: OnsetBins, rows: Indices, leave_one_out: LeaveOneOutTemplates | None = None
     ) -> Single:
         """Return g (B, rows): the density of every bin at rows of the grid."""
-        out = np.empty((len(bins), len(rows)), dtype=np.float32)
-        table = np.exp(self.log_densities)
-        for own, values in self.iter_table_values(table, bins, self.points(rows)):
-            out[own] = values
+        observed = self.observed(bins)
+        densities = self.densities_at(observed, self.points(rows))
         if leave_one_out is not None:
             hit, replaced = leave_one_out.of(rows)
-            for own, values in self.iter_table_values(table, bins, replaced):
-                out[own, hit] = values
+            densities[:, hit] = self.densities_at(observed, replaced)
+        return densities
+
+    def densities_at(self, bins: OnsetPoints, points: Single) -> Single:
+        """Return g (B, G): the density of every bin at points (F, 3, G)."""
+        out = np.empty((len(bins), points.shape[-1]), dtype=np.float32)
+        for own, values in self.iter_table_values(self._densities, bins, points):
+            out[own] = values
         return out
+
+    @cached_property
+    def _densities(self) -> Single:
+        """g (classes, N_TABLE_STEPS)."""
+        return np.exp(self.log_densities)
 
     def log_likelihood(
         self, bins: OnsetBins, leave_one_out: LeaveOneOutTemplates | None = None
@@ -356,7 +393,7 @@ class DirectSoundModel:
         skipped.
         """
         total = np.zeros((len(weights), points.shape[-1]), dtype=np.float32)
-        for own, values in self.iter_table_values(self.log_densities, bins, points):
+        for own, values in self.iter_table_values(self.log_densities, self.observed(bins), points):
             used = np.flatnonzero(weights[:, own].any(axis=1))
             span = slice(used[0], used[-1] + 1)
             total[span] += weights[span, own] @ values
@@ -441,7 +478,7 @@ def _features(bins: OnsetBins, at_fine: Array) -> Array:
     return np.array([nats_per_bin, snr_db, np.log2(max(len(bins), 1))])
 
 
-def best_cells(L: Array, count: int) -> Mask:
+def best_cells(L: Array | Single, count: int) -> Mask:
     """Return which (C,) cells have the largest L."""
     count = min(count, len(L))
     best = np.zeros(len(L), dtype=bool)

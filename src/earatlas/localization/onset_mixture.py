@@ -31,11 +31,11 @@ whole frequency bands b that belong either to it or to another source j,
 with π = π_m + π_j, p = π_m / π and π_j / π, and e_n the likelihood of all other components. This is
 the logarithm of a Bayes factor per bin.
 
-Static sources use `OnsetMixture` (`earatlas.localization.detected_sources`), moving ones its
-subclass `earatlas.tracking.trajectory_mixture.TrajectoryMixture`. The online tracker fits the
-weights of its tracks with `fit_mixing_weights`, with the densities at the direction that each track
-had at the time of the bin, and searches new tracks with `source_log_likelihoods`, given the
-likelihoods of all tracks.
+`SourceMixture` does what does not depend on where the sources are: weights, likelihoods of the
+other components, gains, and Δ. Recordings and streams use it: `OnsetMixture` for sources in cells
+of a grid (`earatlas.localization.detected_sources`), its subclass
+`earatlas.tracking.trajectory_mixture.TrajectoryMixture` for moving ones, and the online tracker for
+tracks, with the density of each bin at the direction that the track had at the time of the bin.
 
     B, C, M, W  onset bins, cells, sources, windows
     g (B, C)    densities           π (M + 1, W)  mixing weights; the last row is diffuse sound
@@ -44,8 +44,9 @@ likelihoods of all tracks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise, starmap
 
 import numpy as np
@@ -57,6 +58,7 @@ __all__ = [
     "MixtureFit",
     "OnsetMixture",
     "OnsetMixtureSettings",
+    "SourceMixture",
     "alternation",
     "fit_mixing_weights",
     "source_log_likelihoods",
@@ -171,6 +173,109 @@ def alternation(
 
 
 @dataclass(frozen=True, eq=False)
+class SourceMixture:
+    """M sources and diffuse sound as the components of onset bins, wherever each source is."""
+
+    densities: Array  # (B, M) g of each bin at the direction of each source at its time
+    mixing_weights: Array  # (M + 1, W) π; the last row is diffuse sound
+    weights: Array  # (B,) v
+    window: Indices | None = None  # (B,) of each bin; None: there is one window
+
+    @classmethod
+    def fit(cls, densities: Array, weights: Array, settings: OnsetMixtureSettings) -> SourceMixture:
+        """Return the mixture of sources with densities (B, M), with weights fitted to all bins."""
+        return cls(densities, fit_mixing_weights(densities, weights, settings), weights)
+
+    @cached_property
+    def likelihoods(self) -> Array:
+        """π_m g_n of each source, and π_0 (M + 1, B)."""
+        g = np.concatenate([self.densities.T, np.ones((1, len(self.densities)))])
+        return g * self._at_bins(self.mixing_weights)
+
+    def _at_bins(self, pi: Array) -> Array:
+        """Return weights (..., W) of windows at their bins, (..., B) or (..., 1)."""
+        return pi if self.window is None else pi[..., self.window]
+
+    @cached_property
+    def total(self) -> Array:
+        """Likelihood (B,) of all components."""
+        total: Array = self.likelihoods.sum(axis=0)
+        return total
+
+    @property
+    def log_likelihood(self) -> float:
+        """L in nats."""
+        return float(self.weights @ np.log(self.total))
+
+    def weight(self, m: int) -> float:
+        """Return π_m of source m, averaged over the windows."""
+        return float(self.mixing_weights[m].mean())
+
+    def without(self, m: int) -> Array:
+        """Return e (B,), the likelihood of all components but source m."""
+        others: Array = np.delete(self.likelihoods, m, axis=0).sum(axis=0)
+        return others
+
+    def responsibilities(self, m: int) -> Array:
+        """Return the posterior probability (B,) that each bin belongs to source m."""
+        responsibilities: Array = self.likelihoods[m] / self.total
+        return responsibilities
+
+    def log_likelihoods(self, m: int, densities: Single) -> Single:
+        """Return L (C,) of source m at directions where the bins have densities (B, C)."""
+        return source_log_likelihoods(densities, self.weights, self.without(m), self.weight(m))
+
+    def gains(self, m: int) -> Array:
+        """Return the gain (B,) of having source m in nats, which sums to a difference of L.
+
+        Without the source, its mixing weight goes to the other components.
+        """
+        others = np.maximum(1 - self.mixing_weights[m], 1e-3)
+        without = self.without(m) / self._at_bins(others)
+        gains: Array = self.weights * np.log(self.total / without)
+        return gains
+
+    def diluted(self, weight: float) -> Array:
+        """Return the likelihood (B,) of all components if one more source has a mixing weight."""
+        return (1 - weight) * self.total
+
+    def one_more(self, densities: Single, weight: float) -> Single:
+        """Return the gain (C,) of one more source, with a mixing weight, in nats.
+
+        The bins have densities (B, C) at its possible directions.
+        """
+        diluted = self.diluted(weight)
+        L = source_log_likelihoods(densities, self.weights, diluted, weight)
+        return L - np.float32(self.log_likelihood)
+
+    def subset(self, rows: Indices, weights: Array) -> SourceMixture:
+        """Return the components of some bins, which have weights v (b,)."""
+        window = None if self.window is None else self.window[rows]
+        return SourceMixture(self.densities[rows], self.mixing_weights, weights, window)
+
+    def relocated(self, m: int, densities: Array | Single) -> SourceMixture:
+        """Return the mixture with source m elsewhere, where the bins have densities (B,)."""
+        g = self.densities.copy()
+        g[:, m] = densities
+        return replace(self, densities=g)
+
+    def alternates(
+        self,
+        m: int,
+        others: Iterable[int],
+        frequencies: Indices,
+        settings: OnsetMixtureSettings,
+    ) -> bool:
+        """Return whether source m explains single bins, and not only frequencies of another one."""
+        g, pi = self.densities, self.mixing_weights.mean(axis=1)
+        return all(
+            alternation(g, pi, (m, j), frequencies, settings) >= settings.min_alternation_nats
+            for j in others
+            if j != m
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class MixtureFit:
     """Paths of several sources, their mixing weights and their likelihood."""
 
@@ -217,8 +322,15 @@ class OnsetMixture:
         """Return the fit of sources in cells (M, W)."""
         g = self.densities_along(cells)
         pi = fit_mixing_weights(g, self.weights, self.settings, self.window, self.n_windows)
-        mixed = self._mixture_likelihoods(g, pi)
-        return MixtureFit(cells, pi, float(self.weights @ np.log(mixed)))
+        return MixtureFit(cells, pi, self._components(g, pi).log_likelihood)
+
+    def components(self, fit: MixtureFit) -> SourceMixture:
+        """Return the likelihoods of the components of a fit."""
+        return self._components(self.densities_along(fit.cells), fit.mixing_weights)
+
+    def _components(self, g: Array, pi: Array) -> SourceMixture:
+        """Return the components of sources with densities g (B, M) and weights (M + 1, W)."""
+        return SourceMixture(g, pi, self.weights, self.window)
 
     def fit_static(self, cells: list[int]) -> MixtureFit:
         """Return the fit of static sources in these cells."""
@@ -233,24 +345,6 @@ class OnsetMixture:
             g = self.densities[np.arange(len(self.window)), cells[:, self.window]].T
         return g.astype(np.float64)
 
-    def likelihoods_without(self, fit: MixtureFit, m: int) -> Array:
-        """Return e (B,), the likelihood of all components but source m."""
-        g = self.densities_along(np.delete(fit.cells, m, axis=0))
-        return self._mixture_likelihoods(g, np.delete(fit.mixing_weights, m, axis=0))
-
-    def _mixture_likelihoods(self, g: Array, pi: Array) -> Array:
-        """Return the likelihood (B,) of sources with densities g (B, M) and of diffuse sound."""
-        at_bins = pi if self.window is None else pi[:, self.window]
-        likelihoods: Array = (at_bins[:-1] * g.T).sum(axis=0) + at_bins[-1]
-        return likelihoods
-
-    def responsibilities(self, fit: MixtureFit, m: int) -> Array:
-        """Return the posterior probability (B,) that each bin belongs to source m."""
-        pi = fit.mixing_weights[m] if self.window is None else fit.mixing_weights[m][self.window]
-        own = pi * self.densities_along(fit.cells[m : m + 1])[:, 0]
-        responsibilities: Array = own / (own + self.likelihoods_without(fit, m))
-        return responsibilities
-
     def gain(self, fit: MixtureFit, m: int) -> float:
         """Return the gain of having source m, in nats per bin; the others are fitted again."""
         without = self.fit_weights(np.delete(fit.cells, m, axis=0))
@@ -260,13 +354,8 @@ class OnsetMixture:
         """Return whether source m explains single bins, and not only frequencies of another one."""
         if self._frequencies is None or len(fit) < 2:
             return True
-        g, pi = self.densities_along(fit.cells), fit.mixing_weights.mean(axis=1)
-        others = (
-            alternation(g, pi, (m, j), self._frequencies, self.settings)
-            for j in range(len(fit))
-            if j != m
-        )
-        return min(others) >= self.settings.min_alternation_nats
+        others = range(len(fit))
+        return self.components(fit).alternates(m, others, self._frequencies, self.settings)
 
     # --- search --------------------------------------------------------------------------------
 
@@ -313,11 +402,11 @@ class OnsetMixture:
         cost = self.settings.same_cone_nats if same_cone_nats is None else same_cone_nats
         candidates: dict[bytes, MixtureFit] = {}  # by their cells, which may be the same
         for start in self._starts(fit):
-            e = self._mixture_likelihoods(self.densities_along(start.cells), start.mixing_weights)
+            components = self.components(start)
             first = (1 - self.settings.diffuse_weight,)
             for weight in self.settings.new_weights if len(fit) else first:
                 pi = np.full(self.n_windows, weight)
-                path = self._place((1 - weight) * e, pi, start.cells, cost)
+                path = self._place(components.diluted(weight), pi, start.cells, cost)
                 cells = np.concatenate([start.cells, path[None]])
                 if cells.tobytes() not in candidates:
                     candidates[cells.tobytes()] = self._refine(self.fit_weights(cells), cost)
@@ -343,7 +432,7 @@ class OnsetMixture:
         """Return paths (M, W), each placed again given the others; source `fixed` is kept."""
         cells = fit.cells.copy()
         for m in set(range(len(cells))) - {fixed}:
-            e = self.likelihoods_without(MixtureFit(cells, fit.mixing_weights, np.nan), m)
+            e = self.components(replace(fit, cells=cells)).without(m)
             occupied = np.delete(cells, m, axis=0)
             cells[m] = self._place(e, fit.mixing_weights[m], occupied, same_cone_nats)
         return cells

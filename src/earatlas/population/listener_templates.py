@@ -163,7 +163,7 @@ class ListenerDirectSound(DirectSoundModel):
         points = self._shifted_points(rows).reshape(len(self.whitening), 3, -1)
         tables = np.zeros((H, S * count), dtype=np.float32)
         band, v = self._band[bins.f], weights.astype(np.float32)
-        for own, values in self.iter_table_values(self.log_densities, bins, points):
+        for own, values in self.iter_table_values(self.log_densities, self.observed(bins), points):
             used = distinct(band[own])
             tables[used] += (v[own] * (band[own] == used[:, None])) @ values
         beta, psi = self._template_loadings[rows], self._template_unexplained[rows]

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from earatlas.geometry.angles import to_vectors
+from earatlas.localization.onset_mixture import SourceMixture
 from earatlas.tracking.online_track import OnlineTrack
 from earatlas.tracking.onset_buffer import OnsetBuffer
 from earatlas.tracking.settings import TrackerSettings
@@ -33,12 +34,11 @@ class ConeDisambiguation:
         self._buffer, self._settings = buffer, settings
 
     def search_cone(
-        self, tracks: Sequence[OnlineTrack], m: int, v: Array, likelihoods: Array, *, settled: bool
+        self, tracks: Sequence[OnlineTrack], m: int, mixture: SourceMixture, *, settled: bool
     ) -> None:
         """Move track m if another direction on its cone has a higher likelihood.
 
-        `likelihoods` (B, M + 1) are those of the tracks and the diffuse component, `v` (B,) the
-        weights of the bins; `settled` says whether the track has been static for long.
+        `mixture` is that of all tracks; `settled` says whether the track has been static for long.
         """
         track, buffer, settings = tracks[m], self._buffer, self._settings
         if not settled:
@@ -47,10 +47,9 @@ class ConeDisambiguation:
         unobserved = track.misses > settings.motion.max_update_misses
         if track.located_by_cues or track.crossing or established or unobserved:
             return
-        total = likelihoods.sum(axis=1)
-        share = v @ (likelihoods[:, m] / total) / v.sum()
+        v, other_likelihoods = mixture.weights, mixture.without(m)
+        share = v @ mixture.responsibilities(m) / v.sum()
         weight = float(np.clip(share, settings.initiation.mixture.min_weight, 1.0))
-        other_likelihoods = total - likelihoods[:, m]
         if settled:
             likelihood = self._static_log_likelihoods(
                 track, len(tracks), v, other_likelihoods, weight
@@ -123,7 +122,8 @@ class ConeDisambiguation:
     def _onset_gain(self, history: Sequence[Single]) -> float:
         """Return the gain, in nats, of one source with a density history over diffuse sound."""
         g, weight = np.concatenate(list(history)), self._settings.initiation.first_weight
-        return float(self._buffer.weights @ np.log1p(weight * (g - 1.0)))
+        mixing_weights = np.array([[weight], [1 - weight]])
+        return SourceMixture(g[:, None], mixing_weights, self._buffer.weights).log_likelihood
 
     def _is_unoccupied(
         self, tracks: Sequence[OnlineTrack], track: OnlineTrack, vector: Array

@@ -209,8 +209,9 @@ class _FineGrid:
         grid = settings.hmm(sound.grid[rows])
         g = sound.densities(self.onsets, rows)
         fine = TrajectoryMixture(g, self.weights, self.window, grid, self.n_windows, settings)
-        L = fine.log_likelihoods(mixture.likelihoods_without(fit, m), fit.mixing_weights[m])
-        responsibilities = mixture.responsibilities(fit, m)
+        components = mixture.components(fit)
+        L = fine.log_likelihoods(components.without(m), fit.mixing_weights[m])
+        responsibilities = components.responsibilities(m)
         onset_counts = mixture.onset_counts(fit, m)
         if moves:
             p = grid.forward_backward(L)

@@ -2,7 +2,7 @@
 
 Inputs: the buffered onset bins of the last seconds (`OnsetBuffer`), one step at a time. Output: a
 list of `OnlineTrack`. In each step the bins are explained by a mixture of the tracks, each at the
-direction that it had at the time of the bin, and a diffuse component:
+direction that it had at the time of the bin, and a diffuse component (`SourceMixture`):
 
     L = Σ_n v_n log(Σ_m π_m g_n(x_m(t_n)) + π_0)
 
@@ -37,13 +37,13 @@ anechoic sound (`apply_cue_directions`, `earatlas.tracking.cone_disambiguation`)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from earatlas.geometry.angles import to_vectors
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
-from earatlas.localization.onset_mixture import alternation, fit_mixing_weights
+from earatlas.localization.onset_mixture import SourceMixture
 from earatlas.tracking.cone_disambiguation import ConeDisambiguation
 from earatlas.tracking.online_track import OnlineTrack, TrackEvent, TrackState
 from earatlas.tracking.onset_buffer import OnsetBuffer
@@ -80,17 +80,14 @@ class OnlineTracker:
         for track in self.tracks:
             track.predict(seconds)
         if len(self.buffer):
-            v = self.buffer.weights
-            likelihoods = self._update_tracks(v, now)
+            mixture = self._update_tracks(now)
             interval = self.settings.initiation.interval_steps
             if self.n_steps % interval == 0:
-                self._initiate_track(v, likelihoods, now)
+                self._initiate_track(mixture, now)
             elif self.tracks:
                 m = (self.n_steps // interval) % len(self.tracks)
                 settled = self.tracks[m].is_settled(now, self.settings.motion.settled_seconds)
-                self._cone_disambiguation.search_cone(
-                    self.tracks, m, v, likelihoods, settled=settled
-                )
+                self._cone_disambiguation.search_cone(self.tracks, m, mixture, settled=settled)
         else:
             for track in self.tracks:
                 track.density_history.append(np.zeros(0, dtype=np.float32))
@@ -100,27 +97,18 @@ class OnlineTracker:
 
     # --- update of the existing tracks ------------------------------
 
-    def _update_tracks(self, v: Array, now: float) -> Array:
-        """Update score and position of each track.
-
-        Return the likelihoods (B, M + 1): π_m g_n of each track, and π_0 of the diffuse component.
-        """
-        tracks, motion = self.tracks, self.settings.motion
-        densities = self._density_histories()
-        weights = fit_mixing_weights(densities, v, self.settings.initiation.mixture)[:, 0]
-        likelihoods = np.concatenate([densities, np.ones((len(v), 1))], axis=1) * weights
+    def _update_tracks(self, now: float) -> SourceMixture:
+        """Update score and position of each track, and return their mixture over the bins."""
+        tracks, motion, v = self.tracks, self.settings.motion, self.buffer.weights
+        mixture = self._fit_mixture(self._density_histories())
         for m, track in enumerate(tracks):
-            total = likelihoods.sum(axis=1)
-            others = total - likelihoods[:, m]
-            # Without the track, its mixing weight goes to the others and the diffuse component.
-            without = others / max(1 - weights[m], 1e-3)
             crossing = self._update_crossing(m, now)
             tentative = track.state is TrackState.TENTATIVE and not track.moving
-            track.alternates = not tentative or self._alternates(m, densities, weights, now)
-            self._update_score(track, v * np.log(total / without), v, now, crossing)
+            track.alternates = not tentative or self._alternates(mixture, m, now)
+            self._update_score(track, mixture.gains(m), v, now, crossing)
             if crossing and track.moving:
                 continue
-            too_few_bins = v @ (likelihoods[:, m] / total) < 1.0
+            too_few_bins = v @ mixture.responsibilities(m) < 1.0
             if track.misses > motion.max_update_misses or too_few_bins:
                 continue  # no bins locate a track that is coasting
             established = track.hits > motion.established_hits and track.is_settled(
@@ -128,34 +116,40 @@ class OnlineTracker:
             )
             if established and (self.n_steps + track.id) % motion.settled_interval_steps:
                 continue
-            self._position_update.update(tracks, m, others, densities[:, m], float(weights[m]), now)
-            likelihoods[:, m] = weights[m] * np.concatenate(list(track.density_history))
-        return likelihoods
+            self._position_update.update(tracks, mixture, m, now)
+            mixture = mixture.relocated(m, np.concatenate(list(track.density_history)))
+        return mixture
 
-    def _alternates(self, m: int, densities: Array, weights: Array, now: float) -> bool:
-        """Return whether track m explains single bins, and not only frequencies of another track.
+    def _fit_mixture(self, densities: Array) -> SourceMixture:
+        """Return the mixture of tracks with densities (B, M) along their histories."""
+        settings = self.settings.initiation.mixture
+        return SourceMixture.fit(densities, self.buffer.weights, settings)
 
-        `densities` (B, M) and `weights` (M + 1,) are those of all tracks.
-        """
-        mixture, buffer = self.settings.initiation.mixture, self.buffer
-        return all(
-            alternation(densities, weights, (m, j), buffer.frequencies, mixture)
-            >= mixture.min_alternation_nats
+    def _alternates(self, mixture: SourceMixture, m: int, now: float) -> bool:
+        """Return whether track m explains single bins, and not only frequencies of another one."""
+        static = [
+            j
             for j, other in enumerate(self.tracks)
-            if j != m and other.confirmed and other.is_active(now) and not other.moving
-        )
+            if other.confirmed and other.is_active(now) and not other.moving
+        ]
+        settings = self.settings.initiation.mixture
+        return mixture.alternates(m, static, self.buffer.frequencies, settings)
 
     def _density_histories(self) -> Array:
         """Append the newest bins to the history of each track; return all densities (B, M)."""
         tracks, buffer = self.tracks, self.buffer
-        if not tracks:
-            return np.zeros((len(buffer), 0))
-        newest = buffer.densities_at(np.stack([track.direction for track in tracks]), buffer.newest)
-        for m, track in enumerate(tracks):
-            track.density_history.append(newest[:, m])
-            track.vector_history.append(track.vector)
+        if tracks:
+            directions = np.stack([track.direction for track in tracks])
+            newest = buffer.densities_at(directions, buffer.newest)
+            for m, track in enumerate(tracks):
+                track.density_history.append(newest[:, m])
+                track.vector_history.append(track.vector)
+        return self._densities(tracks)
+
+    def _densities(self, tracks: Sequence[OnlineTrack]) -> Array:
+        """Return the densities (B, M) of all bins along the histories of tracks."""
         histories = [np.concatenate(list(track.density_history)) for track in tracks]
-        return np.array(histories, dtype=np.float64).T
+        return np.array(histories, dtype=np.float64).reshape(len(tracks), len(self.buffer)).T
 
     def _update_score(
         self, track: OnlineTrack, gains: Array, v: Array, now: float, crossing: bool
@@ -268,15 +262,15 @@ class OnlineTracker:
 
     # --- initiation and deletion ------------------------------
 
-    def _initiate_track(self, v: Array, likelihoods: Array, now: float) -> None:
+    def _initiate_track(self, mixture: SourceMixture, now: float) -> None:
         """Initiate a tentative track at the direction with the largest gain over all tracks."""
         settings, buffer = self.settings.initiation, self.buffer
         tentative = [track for track in self.tracks if track.state is TrackState.TENTATIVE]
         if len(tentative) >= self.settings.max_tracks:
             return
-        total = likelihoods.sum(axis=1)
         weight = settings.new_weight if self.tracks else settings.first_weight
-        gains = buffer.log_likelihoods(v, (1 - weight) * total, weight) - float(v @ np.log(total))
+        gains = mixture.one_more(buffer.densities, weight)
+        n_bins = max(float(mixture.weights.sum()), 1e-9)
         active = [track for track in self.tracks if track.is_active(now)]
         penalty = np.zeros(len(gains))
         for track in active:
@@ -285,9 +279,9 @@ class OnlineTracker:
             penalty[buffer.gate_mask(track)] = np.inf
             if track.moving:
                 penalty[buffer.path_mask(track)] = np.inf
-        net_gains = gains / max(float(v.sum()), 1e-9) - penalty
+        net_gains = gains / n_bins - penalty
         # The prior of front before rear decides ties, and not whether there is a source.
-        best = int((net_gains + buffer.log_prior / max(float(v.sum()), 1e-9)).argmax())
+        best = int((net_gains + buffer.log_prior / n_bins).argmax())
         too_low = net_gains[best] < self._initiation_threshold(len(active))
         if not too_low and gains[best] >= settings.min_nats:
             history = buffer.split_by_step(buffer.densities[:, best])
@@ -360,16 +354,13 @@ class OnlineTracker:
 
         None: there are no bins since it is static. Beside no other track, all bins are its own.
         """
-        others = [other for other in self.confirmed if other is not track]
-        e, weight = np.zeros(len(self.buffer)), 1.0
-        if others and len(self.buffer):
-            g = np.array([np.concatenate(list(t.density_history)) for t in (track, *others)])
-            weights = fit_mixing_weights(
-                g.T.astype(np.float64), self.buffer.weights, self.settings.initiation.mixture
-            )[:, 0]
-            e = weights[1:-1] @ g[1:] + weights[-1]
-            weight = max(float(weights[0]), self.settings.initiation.mixture.min_weight)
-        return self.buffer.direction_log_likelihood(e, weight, now - track.static_since)
+        tracks = [track, *(other for other in self.confirmed if other is not track)]
+        if len(tracks) > 1:
+            mixture = self._fit_mixture(self._densities(tracks))
+        else:
+            only = np.array([[1.0], [0.0]])
+            mixture = SourceMixture(self._densities(tracks), only, self.buffer.weights)
+        return self.buffer.direction_log_likelihood(mixture, 0, now - track.static_since)
 
     def apply_cue_directions(self, directions: Mapping[int, Array]) -> None:
         """Move tracks to directions (C,), by track id, estimated from long-window cues."""

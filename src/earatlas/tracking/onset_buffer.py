@@ -27,16 +27,19 @@ import numpy as np
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.angles import to_directions, to_vectors
 from earatlas.geometry.front_prior import FRONT_PRIOR
-from earatlas.localization.detected_sources import source_features
+from earatlas.localization.detected_sources import given_others
 from earatlas.localization.onset_likelihood import (
-    N_TABLE_STEPS,
     DirectionLogLikelihood,
     DirectSoundModel,
+    OnsetPoints,
     best_cells,
-    bin_class,
     bin_weights,
 )
-from earatlas.localization.onset_mixture import OnsetMixture, source_log_likelihoods
+from earatlas.localization.onset_mixture import (
+    OnsetMixture,
+    SourceMixture,
+    source_log_likelihoods,
+)
 from earatlas.tracking.online_track import OnlineTrack
 from earatlas.tracking.settings import OnsetBufferSettings
 from earatlas.types import Array, Indices, Mask, Single
@@ -48,9 +51,7 @@ __all__ = ["OnsetBuffer"]
 class _Step:
     """The onset bins of one step."""
 
-    f: Indices  # (b,) frequency index
-    classes: Indices  # (b,) row of the table of densities
-    stokes_points: Single  # (b, 3)
+    points: OnsetPoints  # (b,)
     yaws: Array  # (b,) degrees
     ages: Array  # (b,) seconds before the end of the step
     snr_db: Array  # (b,) above the noise floor
@@ -65,14 +66,12 @@ class OnsetBuffer:
 
         self._sound, self._settings = sound, settings
         self._frame_seconds = sound.onset_settings.hop / sound.onset_settings.rate
-        self._table = np.exp(sound.log_densities)
         self.directions = sound.grid[sound.cells[0]]  # (G, C)
         self.vectors = to_vectors(self.directions)
         elevations = np.unique(self.directions[:, 1])
         # The elevation of all directions if they have the same one, else None
         self.elevation = float(elevations[0]) if len(elevations) == 1 else None
         self._tree = cKDTree(to_vectors(sound.grid))
-        self._coarse = sound.points(sound.cells[0])  # (F, 3, G) at yaw 0
         self._gate_cosine = float(np.cos(np.radians(settings.gate_degrees)))
         self.set_yaw(0.0)
         self.max_steps = settings.max_steps
@@ -87,25 +86,19 @@ class OnsetBuffer:
         """
         order = np.sort(np.argsort(-new.rise_db, kind="stable")[: self._settings.max_bins_per_step])
         new, yaws = new[order], yaws[order]
-        classes = bin_class(new.rise_db, self._sound.onset_settings.frequencies_hz[new.f])
+        points = self._sound.observed(new)
         ages = self._frame_seconds * (n_frames - new.t).astype(np.float64)
-        densities = self._coarse_densities(new, yaws)
-        self._steps.append(
-            _Step(new.f, classes, self._sound.stokes_points(new), yaws, ages, new.snr_db, densities)
-        )
+        densities = self._densities(points, yaws, self.directions)
+        self._steps.append(_Step(points, yaws, ages, new.snr_db, densities))
         self._concatenate(seconds)
 
     def _concatenate(self, seconds: float) -> None:
         """Concatenate all steps, the oldest first."""
         steps = list(self._steps)
-        self.bins_per_step = np.array([len(step.f) for step in steps], dtype=np.intp)
-        empty = np.zeros(0, dtype=np.intp)
-        self._f = np.concatenate([empty, *(s.f for s in steps)])
-        self._bin_class = np.concatenate([empty, *(s.classes for s in steps)])
+        self.bins_per_step = np.array([len(step.points) for step in steps], dtype=np.intp)
+        self._points = OnsetPoints.concatenate(step.points for step in steps)
         self._yaws = np.concatenate([np.zeros(0), *(s.yaws for s in steps)])
         self._snr_db = np.concatenate([np.zeros(0), *(s.snr_db for s in steps)])
-        blank = np.zeros((0, 3), dtype=np.float32)
-        self._observed: Single = np.concatenate([blank, *(s.stokes_points for s in steps)])
         blank = np.zeros((0, len(self.directions)), dtype=np.float32)
         self.densities: Single = np.concatenate([blank, *(s.densities for s in steps)])  # (B, G)
         offsets = seconds * np.arange(len(steps) - 1, -1, -1.0)
@@ -114,15 +107,15 @@ class OnsetBuffer:
             [np.zeros(0), *(s.ages + b for s, b in zip(steps, offsets, strict=True))]
         )
         # v (B,): the bins of one frequency share about one vote
-        self.weights = bin_weights(self._f)
+        self.weights = bin_weights(self.frequencies)
 
     def __len__(self) -> int:
-        return len(self._f)
+        return len(self._points)
 
     @property
     def frequencies(self) -> Indices:
         """Index (B,) of the frequency of each bin."""
-        return self._f
+        return self._points.f
 
     @property
     def newest(self) -> slice:
@@ -138,7 +131,8 @@ class OnsetBuffer:
     def recent_weights(self, seconds: float) -> Array:
         """Return weights v (B,) that decay with time constant `seconds` (1/e)."""
         recent = np.exp(-self.ages / seconds)
-        weights: Array = recent / (1.0 + np.bincount(self._f, recent)[self._f])
+        f = self.frequencies
+        weights: Array = recent / (1.0 + np.bincount(f, recent)[f])
         return weights
 
     def snap_to_grid(self, directions: Array) -> tuple[Array, Array]:
@@ -149,29 +143,22 @@ class OnsetBuffer:
 
     def densities_at(self, directions: Array, rows: slice = slice(None)) -> Single:
         """Return densities (B, P) around fine directions (P, C); `rows` selects bins."""
-        f, classes, stokes_points = self._f[rows], self._bin_class[rows], self._observed[rows]
-        out = np.empty((len(f), len(directions)), dtype=np.float32)
-        for own, yaw in self._group_by_yaw(self._yaws[rows]):
-            points = self._template_points(directions, yaw)
-            u = np.einsum("bi,bip->bp", stokes_points[own], points[f[own]])
-            level = np.clip((u + 1) * (N_TABLE_STEPS / 2), 0, N_TABLE_STEPS - 1).astype(np.int32)
-            out[own] = self._table[classes[own, None], level]
+        return self._densities(self._points[rows], self._yaws[rows], directions)
+
+    def _densities(self, bins: OnsetPoints, yaws: Array, directions: Array) -> Single:
+        """Return densities (b, P) of bins around room directions (P, C), given the head's yaws."""
+        out = np.empty((len(bins), len(directions)), dtype=np.float32)
+        for own, yaw in self._group_by_yaw(yaws):
+            out[own] = self._sound.densities_at(bins[own], self._template_points(directions, yaw))
         return out
 
     def _template_points(self, directions: Array, yaw: float) -> Single:
         """Return the template points (F, 3, P) of room directions for a head at a yaw."""
+        if directions is self.directions and not yaw:
+            return self._sound.coarse_points
         relative = self._sound.space.rotated(directions, -yaw) if yaw else directions
         rows = np.asarray(self._tree.query(to_vectors(relative))[1], dtype=np.intp)
         return self._sound.points(rows)
-
-    def _coarse_densities(self, bins: OnsetBins, yaws: Array) -> Single:
-        """Return densities (b, G) of new bins around all coarse directions."""
-        out = np.empty((len(bins), len(self.directions)), dtype=np.float32)
-        for own, yaw in self._group_by_yaw(yaws):
-            points = self._template_points(self.directions, yaw) if yaw else self._coarse
-            for rows, densities in self._sound.iter_table_values(self._table, bins[own], points):
-                out[own[rows]] = densities
-        return out
 
     def _group_by_yaw(self, yaws: Array) -> list[tuple[Indices, float]]:
         """Group rows with about the same yaw; return the rows and the mean yaw of each group."""
@@ -192,27 +179,28 @@ class OnsetBuffer:
         return source_log_likelihoods(self.densities[rows], v, other_likelihoods, weight)
 
     def direction_log_likelihood(
-        self, other_likelihoods: Array, weight: float, seconds: float = np.inf
+        self, components: SourceMixture, m: int, seconds: float = np.inf
     ) -> DirectionLogLikelihood | None:
-        """Return the log-likelihood of a static source, for a `ScoreCalibration`.
+        """Return the log-likelihood of the direction of static source m, given the others.
 
-        `other_likelihoods` (B,) are those of the bins without the source, `weight` is its mixing
-        weight; bins older than `seconds` are not used. None: there are no bins. The values are
-        relative to diffuse sound of the same weight (`earatlas.localization.detected_sources`).
+        Bins older than `seconds` are not used. None: there are no others.
         """
         used = np.flatnonzero(self.ages <= seconds)
         if not len(used):
             return None
-        v, e = bin_weights(self._f[used]), other_likelihoods[used]
-        L = source_log_likelihoods(self.densities[used], v, e, weight).astype(np.float64)
+        components = components.subset(used, bin_weights(self.frequencies[used]))
+        L = components.log_likelihoods(m, self.densities[used])
         fine = np.flatnonzero(best_cells(L, self._settings.fine_cells)[self._sound.cells[1]])
         g = self.densities_at(self._sound.grid[fine])[used]
-        near = source_log_likelihoods(g, v, e, weight).astype(np.float64)
-        top = weight * g[:, int(near.argmax())]
-        diffuse = float(v @ np.log(e + weight))
-        nats = float(near.max()) - diffuse
-        features = source_features(nats, v, top / (top + e), self._snr_db[used])
-        return self._sound.adaptive_log_likelihood(fine, near - diffuse, L - diffuse, features)
+        best = int(components.log_likelihoods(m, g).argmax())
+        return given_others(
+            self._sound,
+            components.relocated(m, g[:, best]),
+            m,
+            (fine, g),
+            self.densities[used],
+            self._snr_db[used],
+        )
 
     def best_pair(self) -> Array | None:
         """Return the two directions (2, C) that explain the bins best, on any cone.

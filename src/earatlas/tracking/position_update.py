@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from earatlas.geometry.angles import cosines_to_degrees, to_vectors
+from earatlas.localization.onset_mixture import SourceMixture
 from earatlas.tracking.online_track import OnlineTrack, parallel_scale
 from earatlas.tracking.onset_buffer import OnsetBuffer
 from earatlas.tracking.settings import LocalSearchSettings, TrackerSettings
@@ -44,20 +45,12 @@ class PositionUpdate:
         self._signal_seconds = settings.confirmation.signal_seconds
 
     def update(
-        self,
-        tracks: Sequence[OnlineTrack],
-        m: int,
-        others: Array,
-        densities: Array,
-        weight: float,
-        now: float,
+        self, tracks: Sequence[OnlineTrack], mixture: SourceMixture, m: int, now: float
     ) -> None:
-        """Update track m.
-
-        `others` (B,) is the likelihood of each bin without the track, `densities` (B,) its density
-        along the track's history, `weight` the mixing weight of the track.
-        """
+        """Update track m, given the mixture of all tracks along their histories."""
         track, settings = tracks[m], self._settings
+        others, weight = mixture.without(m), mixture.weight(m)
+        densities = mixture.densities[:, m]
         max_innovation = 180.0
         if track.moving:
             grown = settings.innovation_degrees_per_second * track.coasting_seconds

@@ -132,8 +132,7 @@ class TrajectoryMixture(OnsetMixture):
         yield fit
         for m in range(len(fit)):
             others = self.fit_weights(np.delete(fit.cells, m, axis=0))
-            g = self.densities_along(others.cells)
-            e = 0.5 * self._mixture_likelihoods(g, others.mixing_weights)
+            e = self.components(others).diluted(0.5)
             cells = fit.cells.copy()
             L = self.log_likelihoods(e, np.full(self.n_windows, 0.5))
             cells[m] = super().best_path(L)
@@ -144,11 +143,11 @@ class TrajectoryMixture(OnsetMixture):
 
         It is large where a source moves and the fit has only static ones.
         """
-        e = self._mixture_likelihoods(self.densities_along(fit.cells), fit.mixing_weights)
-        L = self.log_likelihoods(0.5 * e, np.full(self.n_windows, 0.5))
+        components = self.components(fit)
+        L = self.log_likelihoods(components.diluted(0.5), np.full(self.n_windows, 0.5))
         starts = np.arange(0, self.n_windows, round(1 / self.trajectory_settings.window_seconds))
         best = np.add.reduceat(L, starts, axis=0).max(axis=1)
-        return float(best.sum() - self.weights @ np.log(e)) / self.total
+        return float(best.sum() - components.log_likelihood) / self.total
 
     def has_fragments(self, fit: MixtureFit) -> bool:
         """Return whether two static sources are active in a part of the recording only.
@@ -177,7 +176,7 @@ class TrajectoryMixture(OnsetMixture):
         settings = self.trajectory_settings
         cells, moving = fit.cells.copy(), np.zeros(len(fit), dtype=bool)
         for m in range(len(fit)):
-            L = self.log_likelihoods(self.likelihoods_without(fit, m), fit.mixing_weights[m])
+            L = self.log_likelihoods(self.components(fit).without(m), fit.mixing_weights[m])
             static = super().best_path(L)
             rest = float(L[:, static[0]].sum())
             path, score = self.grid.viterbi(L)
@@ -201,7 +200,7 @@ class TrajectoryMixture(OnsetMixture):
 
     def onset_counts(self, fit: MixtureFit, m: int) -> Array:
         """Return the weighted number of onsets (W,) of source m in each window."""
-        weights = self.weights * self.responsibilities(fit, m)
+        weights = self.weights * self.components(fit).responsibilities(m)
         assert self.window is not None
         return np.bincount(self.window, weights, self.n_windows).astype(np.float64)
 
