@@ -79,6 +79,29 @@ def test_qualified_statements() -> None:
     assert statements == (False, False, False)
 
 
+@pytest.mark.parametrize(
+    ("decay", "cue_variance", "n_sources", "free_field", "scattered"),
+    [
+        (0.15, None, 1, True, False),  # a stream: the decays decide
+        (0.25, None, 1, False, False),
+        (0.25, 99.0, 1, True, False),
+        (0.15, 101.0, 1, False, True),
+        (0.15, math.nan, 1, False, False),
+        (0.36, 5.0, 1, False, False),  # no source decays so slowly by itself
+        (0.25, 339.0, 2, True, False),  # the masks of several sources have errors
+        (0.25, 341.0, 2, False, False),
+        (0.15, 479.0, 3, True, False),
+        (0.15, 481.0, 3, False, False),
+    ],
+)
+def test_rooms_scatter_cues_and_other_heads_do_not(
+    decay: float, cue_variance: float | None, n_sources: int, free_field: bool, scattered: bool
+) -> None:
+    """The variance of the cues decides whether a room may explain them; then the decay time."""
+    estimate = ReverberationEstimate(decay, cue_variance=cue_variance, n_sources=n_sources)
+    assert (estimate.free_field, estimate.scattered_cues) == (free_field, scattered)
+
+
 def test_onsets_carry_one_estimate(rng: np.random.Generator) -> None:
     """The detector adds the SNR; parts and the onsets of a second pass have the same estimate."""
     clicks = np.zeros((2, 32_000))

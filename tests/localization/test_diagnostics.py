@@ -205,9 +205,8 @@ def test_scattered_cues_are_those_of_several_sounds_or_of_a_room(
 ) -> None:
     """No head makes the cues of one source scatter, so another head is not blamed for it."""
     onsets = onsets_of(99, decay=decay)
-    fit = HeadFit.measure(
-        residual_ratio, 3.0, 3.9, onsets.reverberation, relative_variance=variance
-    )
+    onsets = onsets.with_reverberation(cue_variance=variance)
+    fit = HeadFit.measure(residual_ratio, 3.0, 3.9, onsets.reverberation)
     recording = RecordingDiagnosis.measure(onsets, 3.0, fits=fit.fits)
     doubts = list(SourceDiagnosis.measure(recording, fit, gain).doubts())
     assert [doubt.word for doubt in doubts] == kinds

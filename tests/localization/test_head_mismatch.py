@@ -9,11 +9,11 @@ import pytest
 import earatlas as ea
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins
-from earatlas.features.reverberation import ReverberationEstimate
+from earatlas.features.reverberation import ReverberationEstimate, ReverberationSettings
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Sphere
-from earatlas.localization.diagnostics import DIAGNOSIS_SETTINGS, DoubtKind, HeadFit
+from earatlas.localization.diagnostics import DoubtKind, HeadFit
 from earatlas.localization.head_mismatch import (
     DeviatingHeads,
     HeadMismatch,
@@ -108,22 +108,23 @@ def test_noise_and_reverberation_are_not_a_mismatch(deviations: HeadDeviations) 
     settings = mismatch.localizer.direct_sound.onset_settings
     onsets = replace(
         detect_onsets(scene.mixture.samples, settings),
-        reverberation=ReverberationEstimate(decay_seconds=0.12),
+        reverberation=ReverberationEstimate(decay_seconds=0.12, cue_variance=20.0),
     )
-    assert mismatch.is_possible(2.0, onsets, 20.0)
-    assert not mismatch.is_possible(0.1, onsets, 20.0)
-    assert not mismatch.is_possible(2.0, replace(onsets, frames=0.3 * onsets.frames), 20.0)
-    assert not mismatch.is_possible(2.0, replace(onsets, snr_db=onsets.snr_db - 40), 20.0)
+    assert mismatch.is_possible(2.0, onsets)
+    assert not mismatch.is_possible(0.1, onsets)
+    assert not mismatch.is_possible(2.0, replace(onsets, frames=0.3 * onsets.frames))
+    assert not mismatch.is_possible(2.0, replace(onsets, snr_db=onsets.snr_db - 40))
     noisy = replace(onsets, snr_db=np.full(len(onsets), 12.0))
     assert not noisy.is_clean
-    assert mismatch.is_possible(2.0, noisy, 20.0)  # but another head then requires more evidence
+    assert mismatch.is_possible(2.0, noisy)  # but another head then requires more evidence
     # Noise makes decays slower; in a room the cues of single frames scatter.
-    slow = replace(onsets, reverberation=ReverberationEstimate(decay_seconds=0.25))
-    assert mismatch.is_possible(2.0, slow, 20.0)
+    slow = onsets.with_reverberation(decay_seconds=0.25)
+    assert mismatch.is_possible(2.0, slow)
+    assert not mismatch.is_possible(2.0, slow.with_reverberation(cue_variance=None))
+    assert mismatch.is_possible(2.0, onsets.with_reverberation(cue_variance=None))
     for variance in (200.0, np.nan):
-        assert not mismatch.is_possible(2.0, onsets, variance)
-    certain = replace(onsets, reverberation=ReverberationEstimate(decay_seconds=0.4))
-    assert not mismatch.is_possible(2.0, certain, 20.0)
+        assert not mismatch.is_possible(2.0, onsets.with_reverberation(cue_variance=variance))
+    assert not mismatch.is_possible(2.0, onsets.with_reverberation(decay_seconds=0.4))
 
 
 def test_cues_of_single_frames_scatter_in_a_room(small_head: ea.Head) -> None:
@@ -141,7 +142,7 @@ def test_cues_of_single_frames_scatter_in_a_room(small_head: ea.Head) -> None:
     silence = CueStatistics(*np.zeros((3, atlas.layout.n_cues)))
     statistics = CueStatistics.stack([*sounds, silence])
     variances = atlas.calibration.relative_variances(statistics)
-    assert variances[0] < DIAGNOSIS_SETTINGS.max_relative_variance < variances[1]
+    assert variances[0] < ReverberationSettings().max_cue_variance < variances[1]
     for sound, variance in zip(sounds, variances, strict=False):
         several = sound.counts > 4
         frame_noise = atlas.calibration.frame_noise
@@ -187,10 +188,11 @@ def test_bins_of_several_sources_reveal_a_room(deviations: HeadDeviations) -> No
         detect_onsets(scene.mixture.samples, settings),
         reverberation=ReverberationEstimate(decay_seconds=0.25, snr_db=20.0),
     )
-    assert not mismatch.is_possible(2.0, onsets, 200.0)
+    assert not mismatch.is_possible(2.0, onsets.with_reverberation(cue_variance=200.0))
 
     def possible(ratio: float, bins: OnsetBins, variance: float) -> bool:
-        return mismatch.is_possible(ratio, bins, variance, n_sources=2)
+        completed = bins.with_reverberation(cue_variance=variance, n_sources=2)
+        return mismatch.is_possible(ratio, completed)
 
     assert possible(2.0, onsets, 200.0)
     assert not possible(2.0, onsets, 400.0)

@@ -21,13 +21,17 @@ from earatlas.features.audio import resample
 from earatlas.features.reverberation import DecayEstimator, ReverberationEstimate
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import great_circle_error
+from earatlas.localization.learned_head import LearnedHead
 from earatlas.separation.candidate_search import SourceCandidates
 from earatlas.separation.demixing.band_extension import extend_band
 from earatlas.separation.demixing.masks import apply_masks, binary_masks
 from earatlas.separation.demixing.rendering import render_sources
+from earatlas.separation.initialization import SourceFit
+from earatlas.separation.located_source import LocatedSource
 from earatlas.separation.progress import SeparationProgress
 from earatlas.separation.result import Scene
 from earatlas.separation.separator import ObservationSettings
+from earatlas.separation.source_directions import locate_static_sources
 from earatlas.types import Array, Indices
 
 RATE = 16_000
@@ -451,7 +455,7 @@ def test_reverberation_is_decided_once(
     monkeypatch: pytest.MonkeyPatch,
     reverberant: bool,
 ) -> None:
-    """All blocks, the band above the cues and the dereverberation follow the first block."""
+    """All blocks, the band above the cues and the directions follow the first block."""
     ratio, seen = 0.05 if reverberant else 0.001, []
 
     def render(*arguments: Any, **options: Any) -> tuple[Array, ReverberationEstimate]:
@@ -465,6 +469,14 @@ def test_reverberation_is_decided_once(
         seen.append(arguments[5].diffuse_ratio)
         return extend_band(*arguments)
 
+    def locate(head: LearnedHead, fit: SourceFit, *_: object) -> list[LocatedSource]:
+        reverberation = fit.detections.reverberation
+        assert (reverberation.cue_variance, reverberation.n_sources) == (fit.relative_variance, 2)
+        assert reverberation.reverberant is reverberant
+        seen.append(reverberation.diffuse_ratio)
+        return locate_static_sources(head, fit, [], None)
+
+    monkeypatch.setattr("earatlas.separation.pipeline.locate_static_sources", locate)
     monkeypatch.setattr("earatlas.separation.assembly.render_sources", render)
     monkeypatch.setattr("earatlas.separation.assembly.extend_band", extend)
     monkeypatch.setattr(DecayEstimator, "seconds", lambda _: 0.22)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -182,6 +182,10 @@ class OnsetBins:
     def enough(self) -> bool:
         """Whether there are enough bins for any statement; hundreds are usual."""
         return len(self) >= _STATEMENTS.min_bins
+
+    def with_reverberation(self, **evidence: Any) -> OnsetBins:
+        """Return the bins with more evidence of reverberation: fields of the estimate."""
+        return replace(self, reverberation=replace(self.reverberation, **evidence))
 
     def to_single_precision(self) -> OnsetBins:
         """Return the bins with spectra in single precision, which saves a third of the memory."""

@@ -20,6 +20,11 @@ first of these rules that applies decides:
 
 The ratio of a recording is measured only if these rules are uncertain without it; a stream measures
 it whenever two sources are separated with anechoic filters.
+
+Cues that deviate from those of the learned head may have a weaker room than this as their reason.
+The estimate decides that, too (`free_field`): by how much the cues of single bins vary, which a
+room increases by far more than noise, and another head hardly at all. Decay times are less certain:
+noise and several sources, which fill each other's pauses, make decays slower.
 """
 
 from __future__ import annotations
@@ -58,6 +63,9 @@ class ReverberationSettings:
     reverberant_diffuse_ratio: float = 0.006  # diffuse-to-direct ratio above which a room is it
     min_snr_db: float = 16.5  # below, noise raises the ratio, then it needs a slow decay too
     settling_seconds: float = 4.0  # active sound of a stream until pauses are frequent enough
+    max_cue_variance: float = 100.0  # of one static source without a room
+    # The same for several sources, for decays that are those of the free field, and for slower ones
+    max_mixture_cue_variances: tuple[float, float] = (480.0, 340.0)
 
 
 class ReverberationState(Enum):
@@ -77,6 +85,10 @@ class ReverberationEstimate:
     diffuse_ratio: float | None = None  # of two sources that were separated with anechoic filters
     was_reverberant: bool = False  # previous decision of a stream (hysteresis)
     active_seconds: float = math.inf  # active sound of a stream so far
+    # 90th percentile of the variances of the cues of single bins, relative to one anechoic source
+    # without noise; NaN: it cannot be known, None: it was not measured
+    cue_variance: float | None = None
+    n_sources: int = 1  # whose cues have this variance
     settings: ReverberationSettings = ReverberationSettings()
 
     @property
@@ -131,6 +143,33 @@ class ReverberationEstimate:
     def certainly_reverberant(self) -> bool:
         """Whether decays are slow even for simultaneous sources."""
         return self.decay_seconds >= self.settings.certainly_reverberant_seconds
+
+    @property
+    def scattered_cues(self) -> bool:
+        """Whether cues taken for those of one source vary more than in the free field."""
+        if self.cue_variance is None or self.n_sources > 1:
+            return False
+        return self.cue_variance > self._max_cue_variance
+
+    @property
+    def free_field(self) -> bool:
+        """Whether no room explains cues that deviate from those of the learned head.
+
+        If the variance of the cues was not measured, as in streams, the decision above counts.
+        """
+        if self.certainly_reverberant:
+            return False
+        if self.cue_variance is None:
+            return self.anechoic
+        return self.cue_variance <= self._max_cue_variance
+
+    @property
+    def _max_cue_variance(self) -> float:
+        """Variance of cues without a room; errors of the masks increase that of several sources."""
+        limits = self.settings
+        if self.n_sources == 1:
+            return limits.max_cue_variance
+        return limits.max_mixture_cue_variances[0 if self.anechoic else 1]
 
     @property
     def low_noise(self) -> bool:

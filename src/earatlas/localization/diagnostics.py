@@ -53,9 +53,6 @@ class DiagnosisSettings:
     typical_share: float = 0.97  # share of the typical nats from which it is not another head
     mismatch_share: float = 0.85  # share of the typical nats below which it is another head
     doubted_mismatch: float = 0.6  # magnitude of the deviation of another head (`head_mismatch`)
-    # Variance of single frames' cues, relative to one static source without reverberation, above
-    # which several sources, a moving one or a room explain them
-    max_relative_variance: float = 100.0
 
 
 DIAGNOSIS_SETTINGS = _SETTINGS = DiagnosisSettings()
@@ -158,7 +155,6 @@ class HeadFit:
     deviation: float  # from one source at this head, from 0 to 1
     mismatch: float = math.nan  # magnitude of the deviation of the head; NaN: not determined
     deviating_head: bool = False  # the mismatch is that of another head
-    relative_variance: float = math.nan  # of single frames' cues; NaN: not measured
     scattered: bool = False  # the cues scatter more than those of one source at any head
 
     @classmethod
@@ -170,15 +166,13 @@ class HeadFit:
         reverberation: ReverberationEstimate = UNKNOWN_REVERBERATION,
         *,
         mismatch: float = math.nan,
-        relative_variance: float = math.nan,
         onsets_analysed: bool = True,
         settings: DiagnosisSettings = _SETTINGS,
     ) -> HeadFit:
         """Compare the residual and the onsets with what is usual for the learned head.
 
         `onsets_analysed`: False if no onsets can confirm a large residual. In a room, onsets have
-        fewer nats for any head, and the score calibration accounts for it. `relative_variance`:
-        `Calibration.relative_variances`.
+        fewer nats for any head, and the score calibration accounts for it.
         """
         if onsets_analysed:
             max_residual_ratio = settings.max_residual_ratio
@@ -194,7 +188,7 @@ class HeadFit:
             width = settings.typical_share - settings.mismatch_share
             deviation = min(max((settings.typical_share - share) / width, 0.0), 1.0)
         deviating_head = mismatch >= settings.doubted_mismatch
-        scattered = relative_variance > settings.max_relative_variance
+        scattered = reverberation.scattered_cues
         return cls(
             residual_ratio,
             nats_per_onset,
@@ -207,7 +201,6 @@ class HeadFit:
             deviation=deviation,
             mismatch=mismatch,
             deviating_head=deviating_head,
-            relative_variance=relative_variance,
             scattered=scattered,
         )
 
@@ -323,7 +316,8 @@ class SourceDiagnosis:
         if not self.several_sources or self.fit.reverberation.certainly_reverberant:
             yield from self.recording.doubts()
         if self.several_sources:
-            gain, scatter = self.second_source_gain, self.fit.relative_variance
+            gain = self.second_source_gain
+            scatter = (self.fit.reverberation.cue_variance or 0.0) ** 0.5
             if self.second_source:
                 reason = (
                     "two sources explain the onsets better than one "
@@ -331,7 +325,7 @@ class SourceDiagnosis:
                 )
             else:
                 reason = (
-                    f"the cues of single frames scatter by {scatter**0.5:.0f} times what is usual "
+                    f"the cues of single frames scatter by {scatter:.0f} times what is usual "
                     "for one source. Use separate to find each source. A source that moves and a "
                     "small room have the same effect."
                 )

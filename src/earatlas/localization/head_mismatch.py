@@ -40,7 +40,6 @@ from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.front_prior import apply_front_prior
-from earatlas.localization.diagnostics import DIAGNOSIS_SETTINGS
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
 from earatlas.localization.score_calibration import tempered_posterior
@@ -95,9 +94,6 @@ class MismatchSettings:
 
     # Several sources
     min_mixture_residual_ratio: float = 1.0  # as above; their limit accounts for errors of masks
-    # Relative variance above which there is a room, for decays that are those of the free field,
-    # and for slower ones
-    max_mixture_variances: tuple[float, float] = (480.0, 340.0)
     pair_nats: float = 40.0  # evidence against the learned head that two sources require
     further_source_nats: float = 10.0  # and every further source
 
@@ -277,37 +273,23 @@ class HeadMismatch:
         """Settings of the mismatch."""
         return self.heads.settings
 
-    def is_possible(
-        self,
-        residual_ratio: float,
-        onsets: OnsetBins,
-        relative_variance: float,
-        *,
-        n_sources: int = 1,
-    ) -> bool:
+    def is_possible(self, residual_ratio: float, onsets: OnsetBins) -> bool:
         """Whether a residual may be due to the head, but not to noise or reverberation.
 
-        `relative_variance` is the 90th percentile of the variances of the cues of single frames,
-        relative to one anechoic source without noise (`Calibration.relative_variances`,
-        `SourceFit.relative_variance`). A room increases it by far more than noise does, and another
-        head hardly at all. The decay time is less certain: noise and several sources, which fill
-        each other's pauses, make decays slower.
+        Except in streams, the reverberation of the onsets includes the variance of the cues.
         """
         settings, reverberation = self.settings, onsets.reverberation
         onset_settings = self.localizer.direct_sound.onset_settings
         seconds = onsets.frames * onset_settings.hop / onset_settings.rate
         if seconds < settings.min_seconds or not onsets.enough:
             return False
-        if n_sources == 1:
+        if reverberation.n_sources == 1:
             fits = residual_ratio <= settings.min_residual_ratio
             loud = onsets.median_snr_db >= settings.min_snr_db
-            limit = DIAGNOSIS_SETTINGS.max_relative_variance
         else:
             fits = residual_ratio <= settings.min_mixture_residual_ratio
             loud = reverberation.low_noise
-            limit = settings.max_mixture_variances[0 if reverberation.anechoic else 1]
-        room = reverberation.certainly_reverberant or not relative_variance <= limit
-        return loud and not (fits or room)
+        return loud and not fits and reverberation.free_field
 
     def required_nats(self, n_sources: int, *, clean: bool) -> float:
         """Return the gain of evidence from which the head of M sources is another one."""

@@ -149,7 +149,7 @@ class CalibratedPosterior:
     residual_ratio: float  # residual of the anechoic model; above 1 it does not fit
     nats_per_onset: float = math.nan  # value at the best direction; NaN: onsets were not used
     mismatch: float = math.nan  # magnitude of the deviation of the head; NaN: not determined
-    relative_variance: float = math.nan  # of single frames' cues; NaN: not measured
+    cue_variance: float = math.nan  # of single frames' cues (`ReverberationEstimate`)
 
     def rotated(self, degrees: float) -> CalibratedPosterior:
         """Return a copy with the posterior rotated to the left."""
@@ -271,7 +271,7 @@ class LearnedHead(HtmlView):
         combined = self.combine(batch.residual_ratios, batch.posteriors, onsets)
         variances = self.calibration.relative_variances(statistics)
         return [
-            self._with_mismatch(replace(one, relative_variance=float(variances[n])), batch, n, own)
+            self._with_mismatch(replace(one, cue_variance=float(variances[n])), batch, n, own)
             for n, (one, own) in enumerate(zip(combined, onsets, strict=True))
         ]
 
@@ -283,10 +283,11 @@ class LearnedHead(HtmlView):
         onsets: OnsetBins | None,
     ) -> CalibratedPosterior:
         """Return the posterior of sound n if another head made the recording; the same if not."""
-        mismatch, variance = self.mismatch, combined.relative_variance
+        mismatch = self.mismatch
         if mismatch is None or onsets is None:
             return combined
-        if not mismatch.is_possible(combined.residual_ratio, onsets, variance):
+        onsets = onsets.with_reverberation(cue_variance=combined.cue_variance)
+        if not mismatch.is_possible(combined.residual_ratio, onsets):
             return combined
         found = mismatch.posterior(combined.posterior, batch.effective[n], onsets)
         if found is None:

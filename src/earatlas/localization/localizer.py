@@ -161,14 +161,14 @@ def _diagnosis(
     if static is not None and math.isnan(nats):
         nats = float(localizer.direct_sound.log_likelihood(static).features[0])
     typical = localizer.score_calibration.typical_nats_per_onset
+    if static is not None:  # windows of a track are too short for cues of several sources
+        onsets = onsets.with_reverberation(cue_variance=calibrated.cue_variance)
     fit = HeadFit.measure(
         calibrated.residual_ratio,
         nats,
         typical,
         onsets.reverberation,
         mismatch=calibrated.mismatch,
-        # Windows of a track are too short for the cues of several sources to alternate.
-        relative_variance=math.nan if static is None else calibrated.relative_variance,
     )
     # The mismatch is determined only without a room.
     recording = RecordingDiagnosis.measure(

@@ -7,7 +7,7 @@ and how many sources there are is decided in `earatlas.separation.model_order`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -101,6 +101,18 @@ class SourceFit:
     def relative_variance(self) -> float:
         """90th percentile of the cue variances of single bins, relative to one anechoic source."""
         return float(np.quantile(self.state.noise / self.vessl.source_model.noise, 0.9))
+
+    def with_reverberation(self, decided: ReverberationEstimate) -> SourceFit:
+        """Return the fit with the reverberation that was decided when the signals were made.
+
+        The variance of the cues of the M sources completes its evidence.
+        """
+        onsets = self.detections.onsets
+        if onsets is None:
+            return self
+        completed = replace(decided, cue_variance=self.relative_variance, n_sources=self.n_sources)
+        onsets = replace(onsets, reverberation=completed)
+        return replace(self, detections=replace(self.detections, onsets=onsets))
 
     @property
     def anechoic(self) -> bool:

@@ -33,12 +33,11 @@ from earatlas.features.audio import Audio, check_rate
 from earatlas.features.audio_checks import check_audio
 from earatlas.features.audio_writer import incremental_wav_writer
 from earatlas.features.layout import Threshold
-from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.recording import FileRecording, MemoryRecording, Recording
 from earatlas.features.sample_checks import clipped_findings
 from earatlas.files import output_folder
 from earatlas.geometry.spaces import Space
-from earatlas.localization.diagnostics import Doubt, RecordingDiagnosis, SceneDiagnosis
+from earatlas.localization.diagnostics import Doubt, RecordingDiagnosis
 from earatlas.localization.doubts import with_findings
 from earatlas.localization.localizer import localize
 from earatlas.separation.assembly import OutputPlan, OutputSegment, SceneAssembler
@@ -58,7 +57,6 @@ from earatlas.separation.separator import (
 )
 from earatlas.separation.source_directions import (
     OnsetMasks,
-    SceneMismatch,
     diagnose_scene,
     flag_colocated_sources,
     locate_given_sources,
@@ -394,8 +392,7 @@ class _Separation:
         Warns if dereverberation was requested and has no effect.
         """
         if self._options.dry and not self.assembler.dry:
-            onsets = self.observed.onsets
-            reverberation = None if onsets is None else onsets.reverberation
+            reverberation = None if self.observed.onsets is None else self.assembler.reverberation
             warnings.warn(explain_no_effect(reverberation), EaratlasWarning, stacklevel=4)
         located, doubts = self._located()
         doubts = with_findings(clipped_findings(self._recording.clipped_fraction), doubts)
@@ -404,24 +401,28 @@ class _Separation:
     def _located(self) -> tuple[list[LocatedSource], tuple[Doubt, ...]]:
         """Localize each source; return the sources and the doubts that concern all of them.
 
-        A single static source is localized as by `localize`, several ones by onsets and masks.
+        A single static source is localized as by `localize`, several ones by onsets and masks. The
+        reverberation is that which the signals follow.
         """
-        head, fit, detections = self._separator.head, self._fit, self._fit.detections
+        head, seconds = self._separator.head, self.observed.seconds
+        reverberation = self.assembler.reverberation
+        fit = self._fit.with_reverberation(reverberation)
+        detections = fit.detections
         if self._trajectories:
             located = [locate_moving_source(head.space, t) for t in self._trajectories]
-            diagnosis = self._diagnose(located, self.observed.onsets)
-            return located, tuple(diagnosis.doubts())
+            onsets = self.observed.onsets
+            if onsets is not None:
+                onsets = replace(onsets, reverberation=reverberation)
+            return located, tuple(diagnose_scene(head, located, onsets, seconds).doubts())
         if fit.vessl.directions is not None:
-            recording = RecordingDiagnosis.measure(
-                detections.onsets, self.observed.seconds, fits=fit.anechoic
-            )
+            recording = RecordingDiagnosis.measure(detections.onsets, seconds, fits=fit.anechoic)
             return locate_given_sources(fit, recording), tuple(recording.doubts())
         source_onsets = self.assembler.source_onsets()
         mismatch = scene_mismatch(head, fit)
         located = locate_static_sources(head, fit, source_onsets, self._onset_masks, mismatch)
         count_doubts = source_count_doubts(detections.next_source_ratio)
         if len(located) > 1:
-            diagnosis = self._diagnose(located, detections.onsets, mismatch)
+            diagnosis = diagnose_scene(head, located, detections.onsets, seconds, mismatch)
             if not diagnosis.recording.directional:
                 located = [source.without_direction() for source in located]
             return flag_colocated_sources(located), (*diagnosis.doubts(), *count_doubts)
@@ -429,18 +430,6 @@ class _Separation:
         single = localize(head, self._recording, threshold=threshold, second_pass=True)
         source = LocatedSource.static(single.posterior, located[0].evidence)
         return [source], (*single.doubts, *count_doubts)
-
-    def _diagnose(
-        self,
-        located: list[LocatedSource],
-        onsets: OnsetBins | None,
-        mismatch: SceneMismatch | None = None,
-    ) -> SceneDiagnosis:
-        """Diagnose several sources; the reverberation is that which their signals follow."""
-        if onsets is not None:
-            onsets = replace(onsets, reverberation=self.assembler.reverberation)
-        head, seconds = self._separator.head, self.observed.seconds
-        return diagnose_scene(head, located, onsets, seconds, mismatch)
 
 
 def _moving_trajectories(

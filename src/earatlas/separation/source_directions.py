@@ -139,14 +139,17 @@ class SceneMismatch:
 
 
 def scene_mismatch(head: LearnedHead, fit: SourceFit) -> SceneMismatch | None:
-    """Return the mismatch of the head; None if the head fits, or if noise or a room explain it."""
+    """Return the mismatch of the head; None if the head fits, or if noise or a room explain it.
+
+    The reverberation of the fit must be complete (`SourceFit.with_reverberation`).
+    """
     mismatch, onsets = head.mismatch, fit.detections.onsets
     if mismatch is None or onsets is None or fit.n_sources < 2:
         return None
     if mismatch.settings.other_weight:  # a population, measured with recordings of one source only
         return None
     ratio = float(fit.residual_ratios.max())
-    if not mismatch.is_possible(ratio, onsets, fit.relative_variance, n_sources=fit.n_sources):
+    if not mismatch.is_possible(ratio, onsets):
         return None
     return SceneMismatch(mismatch, mismatch.heads.most_probable(fit.effective))
 

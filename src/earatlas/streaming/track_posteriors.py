@@ -223,13 +223,7 @@ class TrackPosteriors:
         typical = localizer.score_calibration.typical_nats_per_onset
         if n_tracks > 1 and fit.nats_per_onset >= self._settings.own_head_share * typical:
             return replace(own, residual_ratio=math.nan)  # the residual is that of the masks
-        # The settings of streams were measured with decays, not variances, as evidence of a room.
-        determined = (
-            onsets is not None
-            and onsets.is_clean
-            and onsets.reverberation.anechoic
-            and mismatch.is_possible(ratio, onsets, relative_variance=0.0)
-        )
+        determined = onsets is not None and onsets.is_clean and mismatch.is_possible(ratio, onsets)
         if not determined and not self._is_unsettled(onsets):
             return own
         found = yield from mismatch.heads.most_probable_parts(batch.effective)

@@ -7,7 +7,6 @@ whether the sound is reverberant, and the doubts that concern all tracks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -72,13 +71,12 @@ class TrackingFrontEnd:
         elif self._n_steps % self._interval_steps == 0:
             bins = self._onsets.bins()
             fits = len(bins) == 0  # silence is no reason for a doubt
-            self.reverberation = replace(
-                bins.reverberation,
+            bins = self.onsets = bins.with_reverberation(
                 diffuse_ratio=diffuse_ratio,
                 was_reverberant=self.reverberation.reverberant,
                 active_seconds=self._active_seconds,
             )
-            bins = self.onsets = replace(bins, reverberation=self.reverberation)
+            self.reverberation = bins.reverberation
             diagnosis = RecordingDiagnosis.measure(bins, now, fits=fits)
             self.directional = diagnosis.plausible
             self.doubts = tuple(diagnosis.doubts())
