@@ -105,6 +105,31 @@ def test_posterior_equals_dense_gaussians() -> None:
         np.testing.assert_allclose(found.covariances[:, :, k, 0], V, rtol=1e-8, atol=1e-9)
 
 
+def test_complete_cues_have_the_covariance_of_the_deviations() -> None:
+    """Inverse map and densities of complete cues use the loadings, as the posterior does."""
+    rng = np.random.default_rng(11)
+    model = small_population(rng).model()
+    y = model.b[rng.integers(K, size=5)] + 0.3 * rng.normal(size=(5, D))
+    weights, means, covariances = model.inverse_batch(y)
+    x = model.inverse_map(y)
+    logs, u = model.log_gating(x)
+    for n in range(5):
+        posterior = model.posterior(CueStatistics.from_vector(y[n]))
+        np.testing.assert_allclose(weights[n], posterior.weights, rtol=1e-9)
+        np.testing.assert_allclose(means[n], posterior.means, rtol=1e-9)
+        np.testing.assert_allclose(covariances, posterior.covariances, rtol=1e-9)
+        np.testing.assert_allclose(x[n], posterior.best, rtol=1e-9)
+        joint = 0.0
+        for k in range(K):
+            C = dense_covariance(model, k) - model.A[k] @ model.gammas[k] @ model.A[k].T
+            r = y[n] - model.b[k] - model.A[k] @ u[n, k]
+            log_p = -0.5 * (r @ np.linalg.solve(C, r) + np.linalg.slogdet(2 * np.pi * C)[1])
+            joint += np.exp(logs[n, k] + log_p)
+        expected = np.log(joint) - np.log(np.exp(logs[n]).sum())
+        found = model.forward_log_density(x[n : n + 1], y[n : n + 1])
+        np.testing.assert_allclose(found[0], expected, rtol=1e-9)
+
+
 def test_selected_charts_are_those_with_a_noticeable_probability(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

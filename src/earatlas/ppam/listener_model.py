@@ -27,7 +27,7 @@ from earatlas.features.statistics import CueStatistics
 from earatlas.numerics import half_solve
 from earatlas.ppam.cue_bands import CueBands
 from earatlas.ppam.model import PPAM
-from earatlas.ppam.posterior import ChartPosteriors
+from earatlas.ppam.posterior import ChartPosteriors, ChartPriors
 from earatlas.types import Array, Indices
 
 __all__ = ["ListenerPPAM"]
@@ -78,10 +78,13 @@ class ListenerPPAM(PPAM):
             A sequence of W posteriors. `logs` are log p(recording, k), but for constants that
             depend on the recording alone.
         """
-        evidence = self._evidence if all_charts else self._selected_evidence
-        logs, means, V = (np.moveaxis(part, 0, -1) for part in evidence(statistics))
-        return ChartPosteriors(
-            self.space, self.centres, logs, means.transpose(1, 0, 2), V.transpose(1, 2, 0, 3)
+        if all_charts:
+            prior = ChartPriors(self.space, self.centres, self.weights, self.gammas)
+            return prior.given(*self._forms(statistics))
+        step = _SELECTION.sounds_at_once
+        starts = range(0, len(statistics.counts), step)
+        return ChartPosteriors.concatenate(
+            [self._selected_posteriors(statistics[first : first + step]) for first in starts]
         )
 
     def log_joint(self, statistics: CueStatistics, charts: Indices) -> Array:
@@ -99,7 +102,7 @@ class ListenerPPAM(PPAM):
         ndarray
             One value per chart, but for a constant that depends on the recording alone.
         """
-        logs: Array = self._evidence(CueStatistics.stack([statistics]), charts)[0][0]
+        logs: Array = self._some_charts(CueStatistics.stack([statistics]), charts).logs[:, 0]
         return logs
 
     def with_deviation(self, magnitude: float) -> ListenerPPAM:
@@ -117,27 +120,25 @@ class ListenerPPAM(PPAM):
         """
         return replace(self, residual=self.residual * (1 + magnitude**2))
 
-    def _selected_evidence(self, statistics: CueStatistics) -> tuple[Array, Array, Array]:
-        """Return `_evidence`, with log p = -inf of charts without a noticeable probability.
+    def _some_charts(self, statistics: CueStatistics, charts: Indices) -> ChartPosteriors:
+        """Return the posteriors of W sounds in some charts."""
+        prior = self.space, self.centres[charts], self.weights[charts], self.gammas[charts]
+        return ChartPriors(*prior).given(*self._forms(statistics, charts))
+
+    def _selected_posteriors(self, statistics: CueStatistics) -> ChartPosteriors:
+        """Return the posteriors, evaluated only for charts that may have a noticeable weight.
 
         The leading coordinates of z select the charts of each sound; the others are taken as
         independent errors of the cues.
         """
-        settings, parts = _SELECTION, []
-        for first in range(0, len(statistics.counts), settings.sounds_at_once):
-            block = statistics[first : first + settings.sounds_at_once]
-            logs, means, V = self._with_leading_coordinates._evidence(block)
-            selected = logs > logs.max(axis=1, keepdims=True) - settings.max_gap_nats
-            logs[:] = -np.inf
-            # Sounds with similar numbers of charts share most of them.
-            by_count = np.argsort(selected.sum(axis=1), kind="stable")
-            for rows in np.array_split(by_count, -(-len(by_count) // settings.sounds_together)):
-                charts = np.flatnonzero(selected[rows].any(axis=0))
-                own = np.ix_(rows, charts)
-                logs[own], means[own], V[own] = self._evidence(block[rows], charts)
-            parts.append((logs, means, V))
-        logs, means, V = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return logs, means, V
+        settings, some = _SELECTION, self._with_leading_coordinates.posteriors(statistics)
+        selected = some.logs > some.logs.max(axis=0) - settings.max_gap_nats
+        # Sounds with similar numbers of charts share most of them.
+        by_count = np.argsort(selected.sum(axis=0), kind="stable")
+        groups = np.array_split(by_count, -(-len(by_count) // settings.sounds_together))
+        return some.refined(
+            selected, groups, lambda rows, charts: self._some_charts(statistics[rows], charts)
+        )
 
     @cached_property
     def _with_leading_coordinates(self) -> ListenerPPAM:
@@ -150,17 +151,26 @@ class ListenerPPAM(PPAM):
         residual = self.residual + self.bands.expand(np.maximum(rest, 0.0))
         return replace(self, loadings=leading, residual=residual)
 
-    def _evidence(
+    def _complete_forms(self, y: Array) -> tuple[Array, Array]:
+        """Return H (L+1, L+1, K, N) of complete cues (N, D), and log|2π C_k| (K, N)."""
+        parts = [
+            self._forms(CueStatistics(np.ones_like(part), part, part**2))
+            for part in np.array_split(y, -(-len(y) // _SELECTION.sounds_at_once))
+        ]
+        H, log_det = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+        return H, log_det + y.shape[1] * np.log(2 * np.pi)
+
+    def _forms(
         self, statistics: CueStatistics, charts: Indices | slice = slice(None)
-    ) -> tuple[Array, Array, Array]:
-        """Return log p(recording, k) (W, K), and mean (W, K, L) and covariance (W, K, L, L) of u.
+    ) -> tuple[Array, Array]:
+        """Return H (L+1, L+1, K, W) and log-determinants (K, W) of W sounds.
 
         With P = Q / ψ, Z_k = (A_k, ȳ - b_k) and G_k = I + β_kᵀ Eᵀ P E β_k,
-        H_k = Z_kᵀ P Z_k - N_k G_k⁻¹ N_kᵀ with N_k = Z_kᵀ P E β_k, as in `earatlas.ppam.posterior`.
-        All sums over cues are linear in Q, in R = Q ȳ, and in E = Σ_t y², and therefore matrix
-        products over the W sounds.
+        H_k = Z_kᵀ P Z_k - N_k G_k⁻¹ N_kᵀ with N_k = Z_kᵀ P E β_k, as in `earatlas.ppam.posterior`;
+        the determinant is that of G_k and of ψ_k in the observed cues. All sums over cues are
+        linear in Q, in R = Q ȳ, and in E = Σ_t y², and therefore matrix products over the W sounds.
         """
-        gammas, beta, L = self.gammas[charts], self.loadings[charts], self.space.dims
+        beta, L = self.loadings[charts], self.space.dims
         K, D = len(beta), self.b.shape[1]
         P1 = 1 / self.residual[charts]  # P of Q = 1
         Z = np.concatenate([self._slopes[charts], -self.b[charts][:, None]], axis=1)  # of ȳ = 0
@@ -187,14 +197,7 @@ class ListenerPPAM(PPAM):
             root, U = half_solve(G, (in_bands[w, :, : L + 1] @ beta).mT)  # (K, J, L+1)
             H[w] -= U.mT @ U
             log_det[w] += 2 * np.log(np.einsum("kjj->kj", root)).sum(axis=1)
-
-        V = np.linalg.inv(np.linalg.inv(gammas) + H[..., :L, :L])
-        V = 0.5 * (V + V.mT)
-        means = np.einsum("wklm,wkm->wkl", V, H[..., :L, L])
-        distance = H[..., L, L] - (H[..., :L, L] * means).sum(axis=-1)
-        log_volume = np.linalg.slogdet(V)[1] - np.linalg.slogdet(gammas)[1]
-        logs = np.log(self.weights[charts]) + 0.5 * (log_volume - distance - log_det)
-        return logs, means, V
+        return np.moveaxis(H, (2, 3), (0, 1)).swapaxes(2, 3), log_det.T
 
     def normalized_residuals(self, statistics: CueStatistics, directions: Array) -> Array:
         """Return the normalized residuals of W sounds at directions.

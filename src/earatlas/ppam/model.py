@@ -277,11 +277,10 @@ class PPAM(PPAMParameters):
         """
         logs, u = self.log_gating(x)
         cues = np.asarray(y, dtype=np.float64)
-        H, log_det = self.charts.forms(1 / self.noise[None], cues)
+        H, log_norms = self._complete_forms(cues)
         v = np.concatenate([-np.moveaxis(u, (0, 1, 2), (2, 1, 0)), np.ones((1, *logs.T.shape))])
         squared = np.einsum("ikn,ijkn,jkn->nk", v, H, v, optimize=True)
-        log_norms = np.log(2 * np.pi * self.noise).sum() + self.charts.log_spread.sum(axis=1)
-        terms = logs - 0.5 * (squared + log_det[:, None] + log_norms)
+        terms = logs - 0.5 * (squared + log_norms.T)
         density: Array = logsumexp(terms, axis=1) - logsumexp(logs, axis=1)
         return density
 
@@ -340,8 +339,16 @@ class PPAM(PPAMParameters):
 
     def _inverse(self, y: ArrayLike) -> ChartPosteriors:
         """Return the posteriors of complete cue vectors (N, D)."""
-        P, log_factors = 1 / self.noise[None], -0.5 * self.charts.log_spread.sum(axis=1)[None]
-        return self.charts.posteriors(P, np.asarray(y, dtype=np.float64), log_factors)
+        return self.charts.given(*self._complete_forms(np.asarray(y, dtype=np.float64)))
+
+    def _complete_forms(self, y: Array) -> tuple[Array, Array]:
+        """Return H (L+1, L+1, K, N) of complete cues (N, D), and log|2π S_k| (K, N).
+
+        Subclasses whose cues have another covariance S_k override it, and `posteriors`.
+        """
+        H, log_det = self.charts.forms(1 / self.noise[None], y)
+        log_norms = np.log(2 * np.pi * self.noise).sum() + self.charts.log_spread.sum(axis=1)
+        return H, log_norms[:, None] + log_det
 
     def posterior(self, statistics: CueStatistics) -> DirectionPosterior:
         """Return the posterior p(x | observations) of a recording (docs/method.md).

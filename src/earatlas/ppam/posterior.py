@@ -17,15 +17,19 @@ w ~ N(0, I) out gives
 where u stands for the first L and r for the last of the L+1 rows of H_k. Z_k is affine in ȳ, so
 that H_k and N_k are matrix products of P, P ȳ and P ȳ² with matrices of the charts.
 
-Few charts have a noticeable probability. For many sounds, an eighth of the cues selects the charts
-that are evaluated with all cues (`PosteriorSettings`).
+`ChartPriors.posteriors` computes V, m and ρ from H and log|C|, for any covariance of the cues.
+`Charts` computes H for latent coordinates that all charts share, and
+`earatlas.ppam.listener_model` for the deviations of an unknown head, which each chart has its own.
+
+Few charts have a noticeable probability. For many sounds, a cheap approximation selects the charts
+that are evaluated exactly (`ChartPosteriors.refined`): here, an eighth of the cues.
 
     W   sounds    K   charts    D   cues    L   chart coordinates    L_w   latent coordinates
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -36,7 +40,7 @@ from earatlas.geometry.spaces import Space
 from earatlas.numerics import logsumexp
 from earatlas.types import Array, Indices, Mask
 
-__all__ = ["ChartPosteriors", "Charts", "PosteriorSettings"]
+__all__ = ["ChartPosteriors", "ChartPriors", "Charts", "PosteriorSettings"]
 
 
 # Evidence: docs/figures/settings/ppam.md, "posterior".
@@ -54,13 +58,39 @@ class PosteriorSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class Charts:
-    """K charts of a PPAM, with the cues of each divided by √g_k."""
+class ChartPriors:
+    """K charts before anything was heard: N(u; 0, Γ_k) with probability π_k."""
 
     space: Space
     centres: Array  # (K, C) c_k, degrees
     weights: Array  # (K,) π_k
     gammas: Array  # (K, L, L) Γ_k, square degrees
+
+    def given(
+        self,
+        H: Array,
+        log_det: Array,
+        log_factors: Array | float = 0.0,
+        settings: PosteriorSettings = PosteriorSettings(),  # noqa: B008
+    ) -> ChartPosteriors:
+        """Return the posteriors of W sounds given H (L+1, L+1, K, W) and log|C|, (W,) or (K, W).
+
+        `log_factors` are other log-likelihoods of the charts, (K, W) or (K, 1).
+        """
+        L = len(H) - 1
+        prior = np.linalg.inv(self.gammas).transpose(1, 2, 0)[..., None]
+        V, log_volumes = _inverses(prior + H[:L, :L])
+        means = (V * H[:L, L]).sum(axis=1)
+        distances = H[L, L] - (H[:L, L] * means).sum(axis=0)
+        log_priors = np.log(self.weights) - 0.5 * np.linalg.slogdet(self.gammas)[1]
+        logs = log_priors[:, None] + 0.5 * (log_volumes - log_det - distances) + log_factors
+        return ChartPosteriors(self.space, self.centres, logs, means, V, settings)
+
+
+@dataclass(frozen=True, eq=False)
+class Charts(ChartPriors):
+    """Charts of a PPAM with shared latent coordinates, the cues of each divided by √g_k."""
+
     maps: Array  # (L, K, D) A_kᵀ / √g_k
     offsets: Array  # (K, D) b_k / √g_k
     scales: Array  # (K, D) 1 / √g_k
@@ -82,7 +112,7 @@ class Charts:
         (1, K), are other log-likelihoods of the charts.
         """
         H, log_det = self.forms(P, y)
-        return self._posteriors(H, log_det, np.transpose(log_factors))
+        return self.given(H, log_det, np.transpose(log_factors), self.settings)
 
     def forms(self, P: Array, y: Array) -> tuple[Array, Array]:
         """Return H (L+1, L+1, K, W) and log|C| (W,) of sounds, computed in blocks of sounds."""
@@ -106,16 +136,12 @@ class Charts:
         some = self._some_cues.posteriors(step * P[:, ::step], y[:, ::step], log_factors)
         selected = some.logs > some.logs.max(axis=0) - settings.max_gap_nats
         few = selected.sum(axis=0) <= settings.few_charts
-        logs, means, V = np.full_like(some.logs, -np.inf), some.means, some.covariances
-        for rows in (np.flatnonzero(few), np.flatnonzero(~few)):
-            if len(rows):
-                k = np.flatnonzero(selected[:, rows].any(axis=1))
-                charts = self if len(k) == len(selected) else self[k]
-                exact = charts.posteriors(P[rows], y[rows], log_factors[np.ix_(rows, k)])
-                logs[k[:, None], rows] = exact.logs
-                means[:, k[:, None], rows] = exact.means
-                V[:, :, k[:, None], rows] = exact.covariances
-        return ChartPosteriors(self.space, self.centres, logs, means, V, settings)
+
+        def exact(rows: Indices, k: Indices) -> ChartPosteriors:
+            charts = self if len(k) == len(selected) else self[k]
+            return charts.posteriors(P[rows], y[rows], log_factors[np.ix_(rows, k)])
+
+        return some.refined(selected, (np.flatnonzero(few), np.flatnonzero(~few)), exact)
 
     @cached_property
     def _some_cues(self) -> Charts:
@@ -140,7 +166,8 @@ class Charts:
         C = np.eye(L_w) + (P @ self._latent_pairs).reshape(len(P), L_w, L_w)
         H = H - N @ np.linalg.solve(C, N.mT)
         log_det = np.linalg.slogdet(C)[1][:, None]
-        return self._posteriors(H.transpose(1, 2, 0)[..., None], log_det, log_factors[:, None])
+        H = H.transpose(1, 2, 0)[..., None]
+        return self.given(H, log_det, log_factors[:, None], self.settings)
 
     def joint_moments(self, P: Array, y: Array) -> tuple[Array, Array]:
         """Return means (K, L + L_w) and covariances of (u, w) in each chart, for P (K, D)."""
@@ -164,17 +191,6 @@ class Charts:
         """Maps (K, D, L + L_w) of (u, w) to cues that are divided by √g_k."""
         latent = np.broadcast_to(self.latent, (len(self.centres), *self.latent.shape))
         return np.concatenate([self.maps.transpose(1, 2, 0), latent], axis=2)
-
-    def _posteriors(self, H: Array, log_det: Array, log_factors: Array | float) -> ChartPosteriors:
-        """Return the posteriors given H (L+1, L+1, K, W) and log|C|, (W,) or (K, W)."""
-        L = len(self.maps)
-        prior = np.linalg.inv(self.gammas).transpose(1, 2, 0)[..., None]
-        V, log_volumes = _inverses(prior + H[:L, :L])
-        means = (V * H[:L, L]).sum(axis=1)
-        distances = H[L, L] - (H[:L, L] * means).sum(axis=0)
-        log_priors = np.log(self.weights) - 0.5 * np.linalg.slogdet(self.gammas)[1]
-        logs = log_priors[:, None] + 0.5 * (log_volumes - log_det - distances) + log_factors
-        return ChartPosteriors(self.space, self.centres, logs, means, V, self.settings)
 
     def _forms(self, P: Array, y: Array) -> tuple[Array, Array]:
         """Return H (L+1, L+1, K, W) and log|C|, given P (D, W) or (D, 1) and y (D, W)."""
@@ -250,6 +266,37 @@ class ChartPosteriors:
 
     def __iter__(self) -> Iterator[DirectionPosterior]:
         return (self[n] for n in range(len(self)))
+
+    def refined(
+        self,
+        selected: Mask,
+        groups: Iterable[Indices],
+        exact: Callable[[Indices, Indices], ChartPosteriors],
+    ) -> ChartPosteriors:
+        """Return the exact posteriors of the selected charts (K, W); the others have the weight 0.
+
+        `exact(w, k)` returns those of some sounds and charts; it is called for each group of sounds
+        and all charts that one of them selects.
+        """
+        logs = np.full_like(self.logs, -np.inf)
+        means, covariances = self.means.copy(), self.covariances.copy()
+        for rows in groups:
+            k = np.flatnonzero(selected[:, rows].any(axis=1))
+            if len(rows):
+                found = exact(rows, k)
+                logs[k[:, None], rows] = found.logs
+                means[:, k[:, None], rows] = found.means
+                covariances[:, :, k[:, None], rows] = found.covariances
+        return replace(self, logs=logs, means=means, covariances=covariances)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[ChartPosteriors]) -> ChartPosteriors:
+        """Return the posteriors of the sounds of all parts."""
+        logs, means, covariances = (
+            np.concatenate([getattr(part, name) for part in parts], axis=-1)
+            for name in ("logs", "means", "covariances")
+        )
+        return replace(parts[0], logs=logs, means=means, covariances=covariances)
 
     @cached_property
     def log_evidence(self) -> Array:
