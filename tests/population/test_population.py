@@ -64,6 +64,13 @@ def dense_covariance(model: ListenerPPAM, k: int) -> Array:
     return covariance
 
 
+def equalization(layout: CueLayout, bands: CueBands, deviation_db: float) -> Array:
+    """Return loadings with the correlation length of the settings."""
+    return equalization_loadings(
+        layout, bands, deviation_db=deviation_db, octaves=0.7, components=8
+    )
+
+
 def test_bands_equal_loops() -> None:
     """Sums, means and repeated values agree with loops over the cues."""
     values = np.random.default_rng(0).normal(size=(2, D))
@@ -225,7 +232,7 @@ def test_equalization_is_smooth_and_concerns_levels_only() -> None:
     """γ γᵀ has the given deviation at every level band, is smooth there, and is 0 for phases."""
     layout = CueLayout()
     bands = CueBands.of(layout)
-    gamma = equalization_loadings(layout, bands, 3.0)
+    gamma = equalization(layout, bands, 3.0)
     levels = bands.mean((layout.cue_kinds == "ild").astype(np.float64)) > 0.5
     covariance = gamma @ gamma.T
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)[levels]), 3.0, rtol=0.06)
@@ -235,7 +242,7 @@ def test_equalization_is_smooth_and_concerns_levels_only() -> None:
                         for f in (2000, 4000, 7000))  # fmt: skip
     assert covariance[one, octave] == pytest.approx(9 * np.exp(-0.5 / 0.7**2), rel=0.1)
     assert covariance[one, far] < covariance[one, octave]
-    assert equalization_loadings(layout, bands, 0.0).shape == (len(bands), 0)
+    assert equalization(layout, bands, 0.0).shape == (len(bands), 0)
 
 
 def test_labelled_recording_gives_the_posterior_of_w() -> None:
@@ -388,7 +395,7 @@ def test_file_is_exact(tmp_path: object) -> None:
     population = Population(
         SharedCharts(centres, 5.0), bands, rng.normal(size=(2, 3, layout.n_cues)),
         rng.normal(size=(2, len(bands), 4)), rng.uniform(0.01, 9.0, (2, layout.n_cues)), 0.3,
-        equalization_loadings(layout, bands, 3.0),
+        equalization(layout, bands, 3.0),
     ).rounded()  # fmt: skip
     learned = LearnedPopulation(
         population.model(), layout,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from earatlas.parts import complete
 from earatlas.separation.demixing.determined import (
     DemixingSettings,
     SecondMoments,
@@ -144,7 +145,7 @@ def test_iterative_projection_against_loops() -> None:
     A = complex_normal(rng, F, 2, 2)
     past = np.stack([[positive(rng, 1.0)[0] for _ in range(F)] for _ in range(2)])
     moments = SecondMoments.from_spectra(X)
-    found = iterative_projection(moments, A, ((3, 1),), n_masked, past)
+    found = complete(iterative_projection(moments, A, ((3, 1),), n_masked, past))
     powers = np.empty((2, F, T))
     for f in range(F):
         y = np.linalg.solve(A[f], X[:, f])
@@ -186,7 +187,7 @@ def test_estimate_of_two_sources_from_masks() -> None:
     frequencies_hz = np.linspace(50.0, 2000.0, F)
     broad, narrow = DemixingSettings(), DemixingSettings(((1, 5),) * 3, ((1, 5),) * 2)
     for settings in (broad, narrow):  # by smoothing over frequencies, or by the alignment
-        A, permuted = estimate_pair(moments, q, frequencies_hz, settings)
+        A, permuted = complete(estimate_pair(moments, q, frequencies_hz, settings))
         corrected = slice(0) if settings is broad else wrong
         np.testing.assert_array_equal(np.flatnonzero(permuted), np.arange(F)[corrected])
         similarity = np.abs((A.conj() * truth).sum(axis=1)) ** 2
@@ -205,7 +206,7 @@ def test_order_above_the_masks_is_kept() -> None:
     q = np.abs(y) ** 2 / (np.abs(y) ** 2).sum(axis=0)
     q[:, n_masked:] = 0.5
     frequencies_hz = np.linspace(50.0, 1000.0, n_masked)
-    A, permuted = estimate_pair(moments, q, frequencies_hz, DemixingSettings())
+    A, permuted = complete(estimate_pair(moments, q, frequencies_hz, DemixingSettings()))
     assert not permuted.any()
     leakage = np.abs(np.linalg.solve(A, truth))
     assert np.median(leakage[:, 0, 1] / leakage[:, 0, 0]) < 0.2

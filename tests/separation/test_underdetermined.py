@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from earatlas.parts import complete
 from earatlas.separation.demixing import determined
 from earatlas.separation.demixing.determined import SecondMoments
 from earatlas.separation.demixing.underdetermined import (
@@ -43,7 +44,7 @@ def steering_vectors_of(
 ) -> Complex:
     """Return the steering vectors of spectra X (2, F, T)."""
     moments = SecondMoments.from_spectra(X)
-    return underdetermined_steering_vectors(moments, q, n_phase_bins, settings)
+    return complete(underdetermined_steering_vectors(moments, q, n_phase_bins, settings))
 
 
 def orthogonal_error(A: Complex, truth: Complex) -> Array:

@@ -122,6 +122,10 @@ class HeadRatios:
         phasors = (ratios / magnitude).astype(np.complex64)
         return cls(frequencies_hz, level_db, phasors, settings)
 
+    def prepare(self) -> None:
+        """Compare the directions with each other before a stream begins, in which it takes long."""
+        _ = self.sparse
+
     @cached_property
     def sparse(self) -> bool:
         """Whether the directions are too far apart to explain a source between them.

@@ -19,20 +19,11 @@ from earatlas.types import Array
 
 __all__ = ["equalization_loadings"]
 
-# Evidence: docs/figures/settings/population.md, "equalization".
-_OCTAVES = 0.7  # l, correlation length
-_COMPONENTS = 8  # C
-
 
 def equalization_loadings(
-    layout: CueLayout,
-    bands: CueBands,
-    deviation_db: float,
-    *,
-    octaves: float = _OCTAVES,
-    components: int = _COMPONENTS,
+    layout: CueLayout, bands: CueBands, *, deviation_db: float, octaves: float, components: int
 ) -> Array:
-    """Return γ (H, C) with standard deviation s; C is 0 if s is."""
+    """Return γ (H, C) with standard deviation s and correlation length l; C is 0 if s is."""
     hz = np.asarray(layout.cue_frequencies * (layout.rate / layout.window), dtype=np.float64)
     levels = bands.mean((layout.cue_kinds == "ild").astype(np.float64)) > 0
     f = np.log2(np.maximum(bands.mean(hz)[levels], 1.0))

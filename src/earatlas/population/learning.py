@@ -45,6 +45,8 @@ class PopulationSettings:
     shared: float = 0.3  # ρ: principal components explain 0.26 (ILD) to 0.47 (IPD) of a new head
     unexplained_share: float = 0.2  # of the variance between heads; 0.05 and 0.5 are worse
     equalization_db: float = 2.0  # standard deviation between the microphones of both ears
+    equalization_octaves: float = 0.7  # correlation length of their difference
+    equalization_components: int = 8  # largest number of its components
     temperature: float = 24.0  # cues per independent cue; 12 and 48 are within 1 %
     folds: int = 5  # groups of people that are held out in turn
     sounds_per_head: int = 16  # held-out sounds for the calibration
@@ -81,7 +83,11 @@ def learn_population_model(
         return fit_population(
             charts, bands, pairs, coordinates=settings.coordinates, shared=settings.shared,
             unexplained_share=settings.unexplained_share,
-            equalization=equalization_loadings(layout, bands, settings.equalization_db),
+            equalization=equalization_loadings(
+                layout, bands, deviation_db=settings.equalization_db,
+                octaves=settings.equalization_octaves,
+                components=settings.equalization_components,
+            ),
         )  # fmt: skip
 
     members = check_membership(fit(range(len(heads))).model(), layout, heads)

@@ -37,14 +37,14 @@ from earatlas.parts import Parts
 from earatlas.separation.demixing.determined import (
     DemixingSettings,
     SecondMoments,
-    estimate_pair_parts,
-    iterative_projection_parts,
+    estimate_pair,
+    iterative_projection,
     smooth_powers,
 )
-from earatlas.separation.demixing.permutation_alignment import ExpectedCues
+from earatlas.separation.demixing.permutation_alignment import ExpectedCues, count_bands
 from earatlas.separation.demixing.underdetermined import (
     UnderdeterminedSettings,
-    underdetermined_steering_vectors_parts,
+    underdetermined_steering_vectors,
 )
 from earatlas.separation.demixing.wiener import WienerSettings, estimate_diffuse_to_direct
 from earatlas.streaming.filterbank import Filterbank
@@ -72,6 +72,7 @@ class SteeringSettings:
     min_frames: int = 8  # four times the two unknowns of a steering vector
     moving_frames: float = 12.0  # frames that are used at a forgetting of 1: 0.2 s
     static_forgetting: float = 0.1  # with more forgetting between updates, the tracks are moving
+    band_pair_cost: float = 3.0  # of a permutation alignment per pair of bands, in bins
     restart_forgetting: float = 0.6  # accumulated forgetting that voids older frames
 
 
@@ -158,7 +159,7 @@ class SteeringUpdate:
             vectors = pair.vectors
         elif masks is not None:
             n_phase_bins = int(np.searchsorted(self.frequencies_hz, self.max_phase_hz, "right"))
-            vectors = yield from underdetermined_steering_vectors_parts(
+            vectors = yield from underdetermined_steering_vectors(
                 moments, masks, n_phase_bins, UnderdeterminedSettings()
             )
         return SteeringEstimate(self.track_ids, vectors, self.ear_levels, pair, self.n_new)
@@ -177,7 +178,7 @@ class SteeringUpdate:
         decay = (1 - self.forgetting) * np.exp(-self.idle_seconds / settings.past_seconds)
         past, permuted = decay * state.past, state.permuted
         if q is None:
-            A = yield from iterative_projection_parts(
+            A = yield from iterative_projection(
                 moments, state.vectors, sizes, n_masked, past + prior
             )
         else:  # restart from the masks: estimates from few frames may be wrong
@@ -185,13 +186,14 @@ class SteeringUpdate:
             masked = slice(None, n_masked)
             if expected is not None:
                 expected = expected.at(self.mask_rows[masked], self.ear_levels[:, masked])
-            A, permuted = yield from estimate_pair_parts(
+            A, permuted = yield from estimate_pair(
                 moments,
                 q,
                 self.frequencies_hz[masked],
                 self.demixing,
                 expected=expected,
                 prior=prior,
+                alignment_cost=self._alignment_cost,
             )
             established = state.n_updates >= settings.permutable_updates
             if self.keep_identity and established and _is_swapped(moments, A, state.vectors):
@@ -204,6 +206,13 @@ class SteeringUpdate:
         # A moving pair restarts, and is counted again once it is static.
         n_updates = 0 if self.restarts else state.n_updates + (self.forgetting == 0)
         return _PairState(A, past, self.ear_levels, permuted, n_updates, self.hop)
+
+    @property
+    def _alignment_cost(self) -> float:
+        """Cost of a permutation alignment, in bins."""
+        masked = self.frequencies_hz[: self.n_masked]
+        n_bands = count_bands(masked, self.demixing.permutation)
+        return self.settings.band_pair_cost * n_bands**2
 
     @property
     def n_bins(self) -> int:

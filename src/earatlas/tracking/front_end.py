@@ -38,8 +38,7 @@ class TrackingFrontEnd:
         self._onsets = OnsetDetector(
             onset_settings, forgetting=forgetting, limits=self.sound.interaural_limits
         )
-        # Computed once per head, and not in the first second of its first stream.
-        _ = self.sound.interaural_limits.ratios.sparse
+        self.sound.interaural_limits.ratios.prepare()
         buffer = OnsetBuffer(localizer.direct_sound, settings.buffer)
         self.tracker = OnlineTracker(buffer, settings)
         self._yaw_at, self._interval_steps = yaw_at, settings.front_end.interval_steps

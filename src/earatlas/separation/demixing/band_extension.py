@@ -29,6 +29,7 @@ from earatlas.features.layout import CueLayout
 from earatlas.features.reverberation import UNKNOWN_REVERBERATION, ReverberationEstimate
 from earatlas.features.stft import istft, squared_magnitude, stft
 from earatlas.numerics import fast_fft_length
+from earatlas.parts import complete
 from earatlas.separation.demixing.determined import (
     DemixingSettings,
     SecondMoments,
@@ -204,7 +205,9 @@ def separate_band(
         v = envelopes + 1e-3 * envelopes.mean(axis=1, keepdims=True) + 1e-300
         V = moments.covariances(np.broadcast_to(1 / v[:, None], q.shape)) / X.shape[-1]
         initial = steering_vectors_from_covariances(V)
-        A, permuted = estimate_pair(moments, q, frequencies_hz, settings.demixing, initial=initial)
+        A, permuted = complete(
+            estimate_pair(moments, q, frequencies_hz, settings.demixing, initial=initial)
+        )
         q = np.where(permuted[:, None], q[::-1], q)
         fractions = moments.power_fractions(A)
         quantile = settings.reverberant_quantile if reverberant else settings.anechoic_quantile

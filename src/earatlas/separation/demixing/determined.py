@@ -44,13 +44,12 @@ import numpy as np
 
 from earatlas.features.stft import squared_magnitude
 from earatlas.numerics import moving_mean
-from earatlas.parts import Parts, complete
+from earatlas.parts import Parts
 from earatlas.separation.demixing.permutation_alignment import (
     FINE_PERMUTATION,
     ExpectedCues,
     PermutationSettings,
     align_permutation,
-    alignment_cost,
 )
 from earatlas.types import Array, Complex, Mask, Spectra
 
@@ -60,10 +59,8 @@ __all__ = [
     "SecondMoments",
     "determinant",
     "estimate_pair",
-    "estimate_pair_parts",
     "inverse",
     "iterative_projection",
-    "iterative_projection_parts",
     "joint_diagonalizer",
     "normalize_levels",
     "principal_eigenvector",
@@ -199,8 +196,11 @@ def estimate_pair(
     initial: Complex | None = None,
     expected: ExpectedCues | None = None,
     prior: Complex | float = 0.0,
-) -> tuple[Complex, Mask]:
-    """Estimate the steering vectors of two sources from their masks.
+    alignment_cost: float = 0.0,
+) -> Parts[tuple[Complex, Mask]]:
+    """Estimate the steering vectors of two sources from their masks, in parts.
+
+    The cost of a part is a number of bins; `earatlas.parts.complete` runs all of them.
 
     Parameters
     ----------
@@ -218,6 +218,8 @@ def estimate_pair(
         Cues of the two sources at the lower F' frequencies, which indicate their order.
     prior : complex array that broadcasts to (2, F, 2, 2), optional
         Weighted covariances that are added to those of the frames.
+    alignment_cost : float, default 0
+        Cost of a permutation alignment, in bins.
 
     Returns
     -------
@@ -226,32 +228,14 @@ def estimate_pair(
     permuted : boolean array of shape (F,)
         Frequencies at which the masks have the opposite order.
     """
-    return complete(
-        estimate_pair_parts(
-            moments, q, frequencies_hz, settings, initial=initial, expected=expected, prior=prior
-        )
-    )
-
-
-def estimate_pair_parts(
-    moments: SecondMoments,
-    q: Array,
-    frequencies_hz: Array,
-    settings: DemixingSettings,
-    *,
-    initial: Complex | None = None,
-    expected: ExpectedCues | None = None,
-    prior: Complex | float = 0.0,
-) -> Parts[tuple[Complex, Mask]]:
-    """Run `estimate_pair` in parts, whose costs are numbers of bins."""
     n_masked = len(frequencies_hz)
     yield moments.n_bins
     A = principal_steering_vectors(moments.covariances(q**2)) if initial is None else initial
     A = regularize_collinear(A)
-    A = yield from iterative_projection_parts(moments, A, settings.first_smoothing, n_masked, prior)
+    A = yield from iterative_projection(moments, A, settings.first_smoothing, n_masked, prior)
     permuted = np.zeros(len(A), dtype=bool)
     for _ in range(settings.alignments):
-        yield moments.n_bins + alignment_cost(frequencies_hz, settings.permutation)
+        yield moments.n_bins + alignment_cost
         masked, powers = slice(None, n_masked), moments.powers(A)
         agreement = 0.0 if expected is None else expected.agreement(A[masked])
         swap = np.zeros(len(A), dtype=bool)
@@ -264,9 +248,7 @@ def estimate_pair_parts(
         )
         permuted ^= swap
         A = np.where(swap[:, None, None], A[..., ::-1], A)
-        A = yield from iterative_projection_parts(
-            moments, A, settings.second_smoothing, n_masked, prior
-        )
+        A = yield from iterative_projection(moments, A, settings.second_smoothing, n_masked, prior)
     return A, permuted
 
 
@@ -276,23 +258,12 @@ def iterative_projection(
     sizes: _Sizes,
     n_masked: int | None = None,
     past: Complex | float = 0.0,
-) -> Complex:
-    """Refine A (F, 2, 2), with one smoothing size of the powers per iteration.
+) -> Parts[Complex]:
+    """Refine A (F, 2, 2) in parts, with one smoothing size of the powers per iteration.
 
     `past` (2, F, 2, 2) are weighted covariances of older frames. For `n_masked` see
     `smooth_powers`.
     """
-    return complete(iterative_projection_parts(moments, A, sizes, n_masked, past))
-
-
-def iterative_projection_parts(
-    moments: SecondMoments,
-    A: Complex,
-    sizes: _Sizes,
-    n_masked: int | None = None,
-    past: Complex | float = 0.0,
-) -> Parts[Complex]:
-    """Run `iterative_projection` with one iteration per part."""
     for size in sizes:
         yield moments.n_bins
         v = smooth_powers(moments.powers(A), size, moments.floor, n_masked)

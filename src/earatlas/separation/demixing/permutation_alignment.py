@@ -48,7 +48,7 @@ __all__ = [
     "ExpectedCues",
     "PermutationSettings",
     "align_permutation",
-    "alignment_cost",
+    "count_bands",
 ]
 
 
@@ -65,7 +65,6 @@ class PermutationSettings:
     far_weight: float = 0.0  # weight of the coupling over long distances
     pitch_knee_hz: float = 1000.0  # pitch is log2(1 + f / knee): linear below, octaves above
     expected_weight: float = 20.0  # w
-    pair_cost: float = 3.0  # of a pair of bands, in bins of an iteration of demixing; for streams
 
 
 FINE_PERMUTATION = PermutationSettings(  # for long windows, with one bin every 4 Hz
@@ -181,10 +180,9 @@ def align_permutation(
     return swap
 
 
-def alignment_cost(frequencies_hz: Array, settings: PermutationSettings) -> float:
-    """Return the cost of `align_permutation`, which depends on the number of bands, in bins."""
-    n_bands = len(np.unique(_bands(frequencies_hz, settings)))
-    return settings.pair_cost * n_bands**2
+def count_bands(frequencies_hz: Array, settings: PermutationSettings) -> int:
+    """Return the number of bands, of which `align_permutation` compares all pairs."""
+    return len(np.unique(_bands(frequencies_hz, settings)))
 
 
 def _bands(frequencies_hz: Array, settings: PermutationSettings) -> Indices:

@@ -35,6 +35,7 @@ from earatlas.errors import InputError
 from earatlas.features.layout import CueLayout
 from earatlas.features.reverberation import UNKNOWN_REVERBERATION, ReverberationEstimate
 from earatlas.features.stft import istft, squared_magnitude, stft
+from earatlas.parts import complete
 from earatlas.separation.demixing.determined import (
     REVERBERANT_SMOOTHING,
     DemixingSettings,
@@ -329,7 +330,9 @@ def _fit_pair(
     """Estimate the Wiener filter of two sources from their masks."""
     q = frames.resample_masks(masks, layout)
     cues = None if expected is None else frames.expected(expected, layout)
-    A, permuted = estimate_pair(frames.moments, q, frames.frequencies_hz, demixing, expected=cues)
+    A, permuted = complete(
+        estimate_pair(frames.moments, q, frames.frequencies_hz, demixing, expected=cues)
+    )
     q = np.where(permuted[:, None], q[::-1], q)
     return _WienerModel.from_masks(frames, A, q, wiener)
 
@@ -346,7 +349,7 @@ def refine_in_long_windows(
     v = np.stack([frames.power_of(signal) for signal in signals]) + moments.floor
     V = moments.covariances(1 / smooth_powers(v, size, moments.floor)) / v.shape[-1]
     A = regularize_collinear(steering_vectors_from_covariances(V))
-    A = iterative_projection(moments, A, (size,) * settings.long_window_iterations)
+    A = complete(iterative_projection(moments, A, (size,) * settings.long_window_iterations))
     return _WienerModel.from_masks(frames, A, v / v.sum(axis=0), settings.wiener).signals()
 
 
@@ -359,8 +362,10 @@ def _separate_underdetermined(
     n_phase_bins = int(np.searchsorted(frames.frequencies_hz, max_phase_hz, "right"))
     step = settings.underdetermined.frame_step
     moments = SecondMoments.from_spectra(frames.X[:, :, ::step])
-    A = underdetermined_steering_vectors(
-        moments, q[:, :, ::step], n_phase_bins, settings.underdetermined
+    A = complete(
+        underdetermined_steering_vectors(
+            moments, q[:, :, ::step], n_phase_bins, settings.underdetermined
+        )
     )
     model = _WienerModel.from_masks(frames, A, q, settings.wiener)
     R = SourceCovariances.from_steering_vectors(A.astype(frames.X.dtype), model.diffuse_to_direct)

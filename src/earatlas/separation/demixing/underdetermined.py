@@ -52,7 +52,7 @@ import numpy as np
 
 from earatlas.features.stft import squared_magnitude
 from earatlas.numerics import moving_mean
-from earatlas.parts import Parts, complete
+from earatlas.parts import Parts
 from earatlas.separation.demixing.determined import (
     SecondMoments,
     principal_steering_vectors,
@@ -67,7 +67,6 @@ __all__ = [
     "em_source_powers",
     "nmf_source_powers",
     "underdetermined_steering_vectors",
-    "underdetermined_steering_vectors_parts",
 ]
 
 
@@ -93,15 +92,11 @@ class UnderdeterminedSettings:
 
 def underdetermined_steering_vectors(
     moments: SecondMoments, q: Array, n_phase_bins: int, settings: UnderdeterminedSettings
-) -> Complex:
-    """Return A (F, 2, M) of M sources with masks q; phase was learned below bin `n_phase_bins`."""
-    return complete(underdetermined_steering_vectors_parts(moments, q, n_phase_bins, settings))
-
-
-def underdetermined_steering_vectors_parts(
-    moments: SecondMoments, q: Array, n_phase_bins: int, settings: UnderdeterminedSettings
 ) -> Parts[Complex]:
-    """Run `underdetermined_steering_vectors` with one iteration per part."""
+    """Return A (F, 2, M) of M sources with masks q, with one iteration per part.
+
+    Phase was learned below bin `n_phase_bins`.
+    """
     weights = q**2 / np.maximum(moments.power, moments.floor)
     A = principal_steering_vectors(moments.covariances(weights))
     for epsilon in settings.mask_epsilons:
@@ -110,14 +105,14 @@ def underdetermined_steering_vectors_parts(
         A = principal_steering_vectors(moments.covariances(weighted))
     if n_phase_bins < len(A):
         begin = max(n_phase_bins - settings.prior_size[0] // 2, 0)
-        upper = yield from _neighbour_steering_vectors_parts(
+        upper = yield from _neighbour_steering_vectors(
             SecondMoments(moments.values[begin:]), q[:, begin:], settings
         )
         A[n_phase_bins:] = upper[n_phase_bins - begin :]
     return A
 
 
-def _neighbour_steering_vectors_parts(
+def _neighbour_steering_vectors(
     moments: SecondMoments, q: Array, settings: UnderdeterminedSettings
 ) -> Parts[Complex]:
     """Return steering vectors where the masks of a single frequency may be wrong, in parts.
