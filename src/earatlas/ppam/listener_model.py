@@ -183,11 +183,10 @@ class ListenerPPAM(PPAM):
         table = np.concatenate([ZP, P1[:, None]], axis=1).reshape(-1, D)
         in_bands = self.bands.weighted_sums(Q, table).reshape(W, K, L + 2, -1)
         in_bands[:, :, L] += self.bands.weighted_sums(R, P1)
-        row, column = np.tril_indices(L + 1)
-        ZPZ = (Q @ (ZP[:, row] * Z[:, column]).reshape(-1, D).T).reshape(W, K, -1)
         RZP = (R @ ZP.reshape(-1, D).T).reshape(W, K, L + 1)
         H = np.empty((W, K, L + 1, L + 1))
-        H[..., row, column] = H[..., column, row] = ZPZ
+        for row, column in zip(*np.tril_indices(L + 1), strict=True):  # products fit in the cache
+            H[..., row, column] = H[..., column, row] = Q @ (ZP[:, row] * Z[:, column]).T
         H[..., L, :] += RZP
         H[..., :, L] += RZP
         H[..., L, L] += E @ P1.T  # with the scatter around the mean

@@ -224,20 +224,29 @@ def _best_signs(pairwise: Array, unary: Array) -> Array:
     """
     n = len(unary)
     s, field = np.ones(n), np.array(unary, dtype=np.float64)
-    J = pairwise - np.diag(np.diag(pairwise))  # s_i s_j pairwise_ij
+    J = np.array(pairwise)  # s_i s_j pairwise_ij
+    np.fill_diagonal(J, 0.0)
     min_gain = 1e-9 * float(np.abs(J).sum())
-    square, gain, sums = np.zeros((n + 1, n + 1)), np.empty((n + 1, n + 1)), np.empty((n, n))
-    no_run = np.where(np.tri(n + 1, dtype=bool), -np.inf, 0.0)
+    square, ends, gains = np.zeros((n + 1, n + 1)), np.empty(n + 1, np.intp), np.empty(n + 1)
+    block = 32  # first bands whose runs stay in the cache
+    no_run = np.where(np.tri(block, dtype=bool), -np.inf, 0.0)
     for _ in range(100):  # ends long before
         # A flip keeps the terms within the run, and changes the sign of all terms with the rest.
-        np.cumsum(np.cumsum(J, axis=0, out=sums), axis=1, out=square[1:, 1:])
-        inside, linear = np.diag(square), np.append(0.0, (2 * J.sum(axis=1) + field).cumsum())
-        np.multiply(square, -8, out=gain)  # (begin, end) of every run of neighbours
-        gain += no_run
-        gain += 4 * inside - 2 * linear
-        gain += (4 * inside + 2 * linear)[:, None]
-        ends = gain.argmax(axis=1)
-        gains = gain[np.arange(n + 1), ends]
+        for row, above, below in zip(J, square[:-1, 1:], square[1:, 1:], strict=True):
+            np.add(above, row, out=below)
+        linear = np.append(0.0, (2 * square[-1, 1:] + field).cumsum())
+        np.cumsum(square[1:, 1:], axis=1, out=square[1:, 1:])
+        inside = np.diag(square)
+        at_begin, at_end = 4 * inside + 2 * linear, 4 * inside - 2 * linear
+        for first in range(0, n + 1, block):
+            rows = slice(first, first + block)  # a run ends behind its first band
+            gain = -8 * square[rows, first:]
+            gain += at_end[first:]
+            size = len(gain)
+            gain[:, :size] += no_run[:size, :size]
+            best = gain.argmax(axis=1)
+            ends[rows] = first + best
+            gains[rows] = at_begin[rows] + gain[np.arange(size), best]
         if not gains.max() > min_gain:
             break
         free = np.ones(n, dtype=bool)
