@@ -23,9 +23,8 @@ from protocol import DATA, load_head, speech_excerpt, utterances
 from rooms import in_measured_room
 
 import earatlas as ea
-from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.angles import FRONT_PRIOR, FrontPrior, apply_front_prior, to_vectors
 from earatlas.geometry.direction_posterior import DirectionPosterior
-from earatlas.geometry.front_prior import FRONT_PRIOR, FrontPrior, apply_front_prior
 from earatlas.hrtf.head import ImpulseResponses
 from earatlas.types import Array
 

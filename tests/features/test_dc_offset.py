@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.features.dc_offset import DCOffsetFilter
+from earatlas.features.input_samples import DCOffsetFilter
 
 RATE = 16_000
 OFFSET = np.array([[0.1], [-0.06]])

@@ -15,9 +15,9 @@ from earatlas.features.input_plausibility import (
     find_input_faults,
     low_band_delays,
 )
+from earatlas.features.input_samples import SampleChecker, count_clipped
 from earatlas.features.interaural_monitor import InterauralMonitor, InterauralStatistics
 from earatlas.features.onset_detector import OnsetDetectorSettings
-from earatlas.features.sample_checks import SampleChecker, count_clipped
 from earatlas.hrtf.interaural_templates import InterauralTemplates
 from earatlas.types import Array
 

@@ -5,8 +5,8 @@ import pytest
 
 import earatlas as ea
 from earatlas.geometry.alternatives import Alternative, AlternativeSettings, find_alternatives
+from earatlas.geometry.angles import FrontPrior, apply_front_prior
 from earatlas.geometry.direction_posterior import DirectionPosterior
-from earatlas.geometry.front_prior import FrontPrior, apply_front_prior
 from earatlas.geometry.posterior_summary import summarize_posteriors
 from earatlas.localization.result import Localization
 

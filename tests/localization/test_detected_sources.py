@@ -10,8 +10,8 @@ from made_scenes import posterior_at
 from scipy.signal import oaconvolve
 
 import earatlas as ea
-from earatlas.features.blocks import Block
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
+from earatlas.features.recording import Block
 from earatlas.features.statistics import CueStatistics
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.geometry.angles import great_circle_error
@@ -22,7 +22,6 @@ from earatlas.localization.detected_sources import (
     widen_posterior,
 )
 from earatlas.localization.onset_likelihood import N_TABLE_STEPS, DirectionLogLikelihood, bin_class
-from earatlas.separation.assembly import SeparatedBlock
 from earatlas.separation.initialization import (
     InitializationSettings,
     OnsetDetections,
@@ -30,6 +29,7 @@ from earatlas.separation.initialization import (
 )
 from earatlas.separation.separator import ObservedBlock
 from earatlas.separation.source_directions import OnsetMasks, _match_sources, locate_static_sources
+from earatlas.separation.source_masks import SeparatedBlock
 from earatlas.separation.source_model import SourcePosterior
 from earatlas.separation.vessl import VESSL, VESSLState
 from earatlas.simulation.random_reverberation import RandomReverberation

@@ -27,8 +27,9 @@ from earatlas.localization.diagnostics import (
 from earatlas.localization.onset_mixture import OnsetMixture
 from earatlas.localization.result import Localization
 from earatlas.report import write_report
-from earatlas.separation.located_source import Evidence, LocatedSource
+from earatlas.separation.result import Evidence
 from earatlas.separation.source_directions import (
+    LocatedSource,
     diagnose_scene,
     flag_colocated_sources,
     source_count_doubts,

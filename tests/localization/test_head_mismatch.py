@@ -11,7 +11,7 @@ from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.reverberation import ReverberationEstimate, ReverberationSettings
 from earatlas.features.statistics import CueStatistics, LevelStatistics
-from earatlas.geometry.front_prior import apply_front_prior
+from earatlas.geometry.angles import apply_front_prior
 from earatlas.geometry.spaces import Sphere
 from earatlas.localization.diagnostics import DoubtKind, HeadFit
 from earatlas.localization.head_mismatch import (
@@ -27,8 +27,9 @@ from earatlas.ppam.cue_bands import CueBands
 from earatlas.ppam.head_deviations import HeadDeviations
 from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.separation.initialization import Initialization, OnsetDetections
-from earatlas.separation.located_source import Evidence, LocatedSource
+from earatlas.separation.result import Evidence
 from earatlas.separation.source_directions import (
+    LocatedSource,
     SceneMismatch,
     diagnose_scene,
     locate_static_sources,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.separation.located_source import Evidence, LocatedSource
-from earatlas.separation.source_directions import flag_colocated_sources
+from earatlas.separation.result import Evidence
+from earatlas.separation.source_directions import LocatedSource, flag_colocated_sources
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from earatlas.separation.progress import SeparationProgress
+from earatlas.separation.pipeline import SeparationProgress
 
 
 def test_progress_is_proportional_to_time() -> None:

@@ -27,11 +27,10 @@ from earatlas.separation.demixing.band_extension import extend_band
 from earatlas.separation.demixing.masks import apply_masks, binary_masks
 from earatlas.separation.demixing.rendering import render_sources
 from earatlas.separation.initialization import SourceFit
-from earatlas.separation.located_source import LocatedSource
-from earatlas.separation.progress import SeparationProgress
+from earatlas.separation.pipeline import SeparationProgress
 from earatlas.separation.result import Scene
 from earatlas.separation.separator import ObservationSettings
-from earatlas.separation.source_directions import locate_static_sources
+from earatlas.separation.source_directions import LocatedSource, locate_static_sources
 from earatlas.types import Array, Indices
 
 RATE = 16_000
@@ -477,7 +476,7 @@ def test_reverberation_is_decided_once(
         return locate_static_sources(head, fit, [], None)
 
     monkeypatch.setattr("earatlas.separation.pipeline.locate_static_sources", locate)
-    monkeypatch.setattr("earatlas.separation.assembly.render_sources", render)
+    monkeypatch.setattr("earatlas.separation.source_masks.render_sources", render)
     monkeypatch.setattr("earatlas.separation.assembly.extend_band", extend)
     monkeypatch.setattr(DecayEstimator, "seconds", lambda _: 0.22)
     mixture = ea.Audio(conversation.mixture.samples[:, : 5 * RATE], RATE).at_rate(24_000)
@@ -631,7 +630,7 @@ def test_interruption_leaves_nothing_behind(
             raise KeyboardInterrupt
         return render_sources(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("earatlas.separation.assembly.render_sources", failing)
+    monkeypatch.setattr("earatlas.separation.source_masks.render_sources", failing)
     out = tmp_path / "out"
     out.mkdir()
     with pytest.raises(KeyboardInterrupt):

@@ -9,8 +9,8 @@ from made_scenes import posterior_at
 
 import earatlas as ea
 from earatlas.separation.assembly import LevelMeter, SourceLevels, SpectrogramSettings
-from earatlas.separation.located_source import Evidence, LocatedSource
-from earatlas.separation.result import SourceSummary, SourceTrack
+from earatlas.separation.result import Evidence, SourceSummary, SourceTrack
+from earatlas.separation.source_directions import LocatedSource
 
 
 def measure_levels(signals: np.ndarray, rate: int, cuts: list[int]) -> SourceLevels:

@@ -8,7 +8,7 @@ import pytest
 import earatlas as ea
 from earatlas.features.onset_detector import OnsetDetector
 from earatlas.features.statistics import CueStatistics
-from earatlas.geometry.front_prior import apply_front_prior
+from earatlas.geometry.angles import apply_front_prior
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import posterior_mixture
 from earatlas.parts import SpreadComputation, complete

@@ -16,7 +16,13 @@ from earatlas.localization.onset_mixture import OnsetMixtureSettings, SourceMixt
 from earatlas.tracking import online_track
 from earatlas.tracking.front_end import TrackingFrontEnd
 from earatlas.tracking.online import OnlineTracker
-from earatlas.tracking.online_track import TRANSITIONS, OnlineTrack, TrackEvent, TrackState
+from earatlas.tracking.online_track import (
+    TRANSITIONS,
+    OnlineTrack,
+    TrackEvent,
+    TrackPosterior,
+    TrackState,
+)
 from earatlas.tracking.onset_buffer import OnsetBuffer
 from earatlas.tracking.settings import (
     InitiationSettings,
@@ -24,7 +30,6 @@ from earatlas.tracking.settings import (
     TrackerSettings,
     TrackSettings,
 )
-from earatlas.tracking.track_posterior import TrackPosterior
 from earatlas.types import Array
 
 RATE, STEP = 16_000, 2048

@@ -17,7 +17,7 @@ import soxr
 
 from earatlas.errors import EaratlasWarning, InputError, SettingHint
 from earatlas.features.audio import MAX_ABS_SAMPLE, Audio, check_rate, resample
-from earatlas.features.sample_checks import count_clipped
+from earatlas.features.input_samples import count_clipped
 from earatlas.features.sound_file import SequentialSoundFile, open_sound_file
 from earatlas.types import Array
 

@@ -2,12 +2,14 @@
 
 Long recordings are processed in two passes (first the thresholds, then the bins above them) without
 ever being held in memory. Algorithms therefore take a `Recording`. `without_dc_offset` returns the
-same recording with the constant removed that a converter may add (`earatlas.features.dc_offset`).
+same recording with the constant removed that a converter may add
+(`earatlas.features.input_samples`). `overlapping_blocks` regroups samples into blocks that share
+some sound with the next one, and `CrossFade` joins what was computed from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -15,14 +17,26 @@ from typing import Protocol
 import numpy as np
 
 from earatlas.features.audio import Audio
-from earatlas.features.audio_checks import check_audio, check_binaural
 from earatlas.features.audio_files import audio_rate, audio_seconds, read_blocks
-from earatlas.features.dc_offset import estimate_dc_offset
+from earatlas.features.input_samples import (
+    check_audio,
+    check_binaural,
+    count_clipped,
+    estimate_dc_offset,
+)
 from earatlas.features.layout import CueLayout
-from earatlas.features.sample_checks import count_clipped
 from earatlas.types import Array
 
-__all__ = ["FileRecording", "MemoryRecording", "Recording"]
+__all__ = [
+    "Block",
+    "CrossFade",
+    "FileRecording",
+    "MemoryRecording",
+    "Recording",
+    "SegmentReader",
+    "overlapping_blocks",
+]
+
 
 _BLOCK_SECONDS = 10.0  # duration of a block; its spectra take a few megabytes
 
@@ -143,3 +157,72 @@ class FileRecording:
             self.path, channels=self.channels, rate=rate, block_seconds=_BLOCK_SECONDS,
             offset=self.offset if self.offset.any() else None, warn=warn,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A block of a recording."""
+
+    samples: Array  # (2, n)
+    start: int  # index of the first sample within the recording
+    last: bool
+
+
+def overlapping_blocks(chunks: Iterable[Array], length: int, overlap: int) -> Iterator[Block]:
+    """Yield blocks of `length` samples that begin every `length - overlap` samples.
+
+    The last block includes the remainder if that is at most half a block long, so that no block is
+    too short to be analysed.
+    """
+    buffer, start = np.zeros((2, 0)), 0
+    hop, max_length = length - overlap, length + length // 2
+    for chunk in chunks:
+        buffer = np.concatenate([buffer, chunk], axis=1)
+        while buffer.shape[1] > max_length:
+            yield Block(buffer[:, :length], start, last=False)
+            buffer, start = buffer[:, hop:], start + hop
+    yield Block(buffer, start, last=True)
+
+
+class SegmentReader:
+    """Reads segments (2, n) with increasing start from a recording that arrives in chunks."""
+
+    def __init__(self, chunks: Iterable[Array]) -> None:
+        self._chunks = iter(chunks)
+        self._buffer, self._start = np.zeros((2, 0)), 0  # `_start`: first sample of the buffer
+
+    def read(self, begin: int, end: int | None) -> Array:
+        """Return the samples from `begin` to `end`, or to the end of the recording if None.
+
+        `begin` must not be smaller than in the previous call.
+        """
+        parts, received = [self._buffer], self._start + self._buffer.shape[1]
+        while end is None or received < end:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                break
+            parts.append(chunk)
+            received += chunk.shape[1]
+        self._buffer = np.concatenate(parts, axis=1)[:, begin - self._start :]
+        self._start = begin
+        return self._buffer if end is None else self._buffer[:, : end - begin]
+
+
+class CrossFade:
+    """Joins results (..., n) of overlapping blocks by a linear cross-fade of `overlap` steps."""
+
+    def __init__(self, overlap: int) -> None:
+        self._overlap = overlap
+        self._tail: Array | None = None
+
+    def push(self, values: Array, *, last: bool) -> Array:
+        """Return the final values up to the overlap of this block with the next one."""
+        if self._tail is not None:
+            n = self._tail.shape[-1]
+            rise = (np.arange(n) + 0.5) / n
+            faded = values[..., :n] * rise + self._tail * (1 - rise)
+            values = np.concatenate([faded, values[..., n:]], axis=-1)
+        if last:
+            return values
+        self._tail = values[..., -self._overlap :].copy()
+        return values[..., : -self._overlap]

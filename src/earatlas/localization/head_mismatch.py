@@ -38,8 +38,8 @@ import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.statistics import CueStatistics
+from earatlas.geometry.angles import apply_front_prior
 from earatlas.geometry.direction_posterior import DirectionPosterior
-from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
 from earatlas.localization.score_calibration import tempered_posterior

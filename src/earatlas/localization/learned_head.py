@@ -18,13 +18,13 @@ from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import (
+    apply_front_prior,
     azimuth_error,
     elevation_error,
     great_circle_error,
     wrap_degrees,
 )
 from earatlas.geometry.direction_posterior import DirectionPosterior
-from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Space
 from earatlas.localization.head_mismatch import (
     POPULATION_MISMATCH,
@@ -308,7 +308,7 @@ class LearnedHead(HtmlView):
     ) -> list[CalibratedPosterior]:
         """Combine anechoic posteriors with the onsets and with the prior of front before rear.
 
-        See `ReverberantLocalizer.combine` and `earatlas.geometry.front_prior`.
+        See `ReverberantLocalizer.combine` and `earatlas.geometry.angles`.
 
         Parameters
         ----------

@@ -19,12 +19,16 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.features.audio import check_block, check_rate
-from earatlas.features.audio_checks import check_length, no_observed_bins_error
-from earatlas.features.dc_offset import DCOffsetFilter
+from earatlas.features.input_samples import (
+    DCOffsetFilter,
+    SampleChecker,
+    check_length,
+    clipped_findings,
+    no_observed_bins_error,
+)
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.recording import Recording
-from earatlas.features.sample_checks import SampleChecker, clipped_findings
 from earatlas.features.stft import FrameStream, squared_magnitude
 from earatlas.localization.detected_sources import SourceDetector, widen_posterior
 from earatlas.localization.diagnostics import (

@@ -18,10 +18,10 @@ import numpy as np
 
 from earatlas.errors import InputError
 from earatlas.features.hop_statistics import HopStatistics, sliding_statistics
+from earatlas.features.input_samples import clipped_findings
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.recording import Recording
-from earatlas.features.sample_checks import clipped_findings
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.posterior_summary import summarize_posteriors
 from earatlas.geometry.spaces import Sphere

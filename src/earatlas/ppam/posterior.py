@@ -59,7 +59,7 @@ class PosteriorSettings:
 
 @dataclass(frozen=True, eq=False)
 class ChartPriors:
-    """K charts before anything was heard: N(u; 0, Γ_k) with probability π_k."""
+    """The prior of K charts: chart k has the probability π_k, and u is from N(0, Γ_k)."""
 
     space: Space
     centres: Array  # (K, C) c_k, degrees

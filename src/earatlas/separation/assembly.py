@@ -13,34 +13,31 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from earatlas.features.blocks import CrossFade, SegmentReader
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
+from earatlas.features.recording import CrossFade, SegmentReader
 from earatlas.features.reverberation import UNKNOWN_REVERBERATION, ReverberationEstimate
 from earatlas.features.stft import bin_power
 from earatlas.features.tf_bins import ObservedBins
 from earatlas.localization.diagnostics import Doubt
 from earatlas.separation.demixing.band_extension import extend_band
 from earatlas.separation.demixing.dereverberation import dereverberate
-from earatlas.separation.demixing.permutation_alignment import ExpectedCues
-from earatlas.separation.demixing.rendering import Rendering, render_sources
-from earatlas.separation.demixing.time_varying import separate_moving
-from earatlas.separation.located_source import LocatedSource, Trajectory
+from earatlas.separation.demixing.rendering import Rendering
 from earatlas.separation.result import (
     SceneSummary,
     SourceSummary,
     SourceTrack,
     SpectrogramSummary,
 )
-from earatlas.separation.separator import ObservedBlock
-from earatlas.types import Array, Complex, Indices, Mask, Single, Spectra
+from earatlas.separation.source_directions import LocatedSource, Trajectory
+from earatlas.separation.source_masks import SeparatedBlock
+from earatlas.types import Array, Indices, Mask, Single, Spectra
 
 __all__ = [
     "LevelMeter",
     "OutputPlan",
     "OutputSegment",
     "SceneAssembler",
-    "SeparatedBlock",
     "SourceLevels",
     "SpectrogramAccumulator",
     "SpectrogramSettings",
@@ -73,51 +70,6 @@ class SpectrogramSettings:
     silence_db: float = -120.0  # re a full-scale sine, below the resolution of 16 bits
     below_loudest_db: float = 30.0  # largest distance of an active row below the loudest one
     below_total_db: float = 20.0  # largest distance below the sum of all sources
-
-
-@dataclass(frozen=True, eq=False)
-class SeparatedBlock:
-    """A block of a recording with the masks of its sources.
-
-    Directions are constant in steps of time. Static sources have a single step.
-    """
-
-    observed: ObservedBlock
-    masks: Array  # (M, F, t)
-    ratios: Complex  # (M, S, F) expected interaural ratios, right over left; NaN where unknown
-    starts: Indices  # (S,) first frame of each step
-
-    @property
-    def static(self) -> bool:
-        """Whether the directions are constant."""
-        return len(self.starts) == 1
-
-    def signals(
-        self, layout: CueLayout, rendering: Rendering, reverberation: ReverberationEstimate
-    ) -> tuple[Array, ReverberationEstimate]:
-        """Return the signals (M, 2, n) of all sources, and the completed estimate."""
-        samples, spectra = self.observed.block.samples, self.observed.spectra
-        if rendering == "spatial" and not self.static and len(self.masks) > 1:
-            n = samples.shape[1]
-            signals = separate_moving(spectra, self.masks, self.ratios, self.starts, layout, n)
-            return signals, reverberation
-        ratios = self.ratios[:, 0]
-        return render_sources(
-            samples,
-            spectra,
-            self.masks,
-            layout,
-            rendering,
-            reverberation=reverberation,
-            expected=ExpectedCues(20 * np.log10(np.abs(ratios)), np.angle(ratios)),
-        )
-
-    def rendering_above_cues(self, rendering: Rendering) -> Rendering:
-        """Return the rendering of frequencies above the band of the cues.
-
-        Moving sources have soft masks there: no interaural ratios were learned.
-        """
-        return "soft" if rendering == "spatial" and not self.static else rendering
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,9 @@ the requested one (`earatlas.separation.demixing.band_extension`).
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,11 +31,10 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import EaratlasWarning, InputError, SettingHint
 from earatlas.features.audio import Audio, check_rate
-from earatlas.features.audio_checks import check_audio
 from earatlas.features.audio_writer import incremental_wav_writer
+from earatlas.features.input_samples import check_audio, clipped_findings
 from earatlas.features.layout import Threshold
 from earatlas.features.recording import FileRecording, MemoryRecording, Recording
-from earatlas.features.sample_checks import clipped_findings
 from earatlas.files import output_folder
 from earatlas.geometry.spaces import Space
 from earatlas.localization.diagnostics import Doubt, RecordingDiagnosis
@@ -44,9 +44,7 @@ from earatlas.separation.assembly import OutputPlan, OutputSegment, SceneAssembl
 from earatlas.separation.demixing.dereverberation import explain_no_effect
 from earatlas.separation.demixing.rendering import Rendering, check_rendering
 from earatlas.separation.initialization import Initialization, OnsetDetections
-from earatlas.separation.located_source import LocatedSource
 from earatlas.separation.model_order import fit_sources
-from earatlas.separation.progress import SeparationProgress
 from earatlas.separation.result import Scene, SceneSummary, Source
 from earatlas.separation.separator import (
     MAX_SOURCES,
@@ -56,6 +54,7 @@ from earatlas.separation.separator import (
     observe_recording,
 )
 from earatlas.separation.source_directions import (
+    LocatedSource,
     OnsetMasks,
     diagnose_scene,
     flag_colocated_sources,
@@ -76,7 +75,13 @@ from earatlas.tracking.offline import (
 from earatlas.tracking.stitching import stitch_tracks
 from earatlas.types import Array, Progress, field_values
 
-__all__ = ["SeparationOptions", "separate", "separate_file", "source_file_name"]
+__all__ = [
+    "SeparationOptions",
+    "SeparationProgress",
+    "separate",
+    "separate_file",
+    "source_file_name",
+]
 
 
 @dataclass(frozen=True)
@@ -447,3 +452,41 @@ def _moving_trajectories(
     if observed.single_block:
         return find_moving_trajectories(sound, onsets, directions, options)
     return stitch_tracks(sound, observed.segments, directions, options)
+
+
+class SeparationProgress:
+    """Reports non-decreasing progress, as a fraction of the total time.
+
+    A long recording is read twice. Between the passes the sources are estimated, which takes as
+    long for a minute as for an hour. The first pass therefore counts as a fixed fraction
+    (docs/figures/settings/separation.md, "pipeline"); in the second, the remaining time is
+    extrapolated from the blocks that are done.
+    """
+
+    first_pass_fraction = 0.2  # estimated fraction of the total time that the first pass takes
+
+    def __init__(
+        self, report: Progress | None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._report, self._clock = report, clock
+        self._start = self._second_start = clock()
+        self._last = 0.0
+
+    def report_first_pass(self, fraction: float) -> None:
+        """Report that a fraction of the first pass is done."""
+        self._report_fraction(self.first_pass_fraction * fraction)
+
+    def begin_second_pass(self) -> None:
+        """Start the clock of the second pass, once the sources are estimated."""
+        self._second_start = self._clock()
+
+    def report_second_pass(self, fraction: float) -> None:
+        """Report that a fraction of the second pass is done, at constant speed."""
+        now = self._clock()
+        remaining = (now - self._second_start) * (1 - fraction) / max(fraction, 1e-9)
+        self._report_fraction((now - self._start) / max(now - self._start + remaining, 1e-9))
+
+    def _report_fraction(self, fraction: float) -> None:
+        self._last = max(self._last, fraction)
+        if self._report is not None:
+            self._report(self._last, 1.0)

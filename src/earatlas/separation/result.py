@@ -23,7 +23,6 @@ from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.localization.diagnostics import Doubt
 from earatlas.notebooks import HtmlView, data_frame
-from earatlas.separation.located_source import Evidence
 from earatlas.types import Array, Mask, Single
 from earatlas.wording import (
     UNKNOWN_DIRECTION,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = [
+    "Evidence",
     "Scene",
     "SceneSummary",
     "Source",
@@ -46,6 +46,28 @@ __all__ = [
     "SourceTrack",
     "SpectrogramSummary",
 ]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Evidence for a source; NaN where it is not known."""
+
+    residual_ratio: float  # residual of the anechoic model; above 1 it does not fit; NaN if moving
+    onset_bins: float = math.nan  # expected number of its onset bins
+    nats_per_bin: float = math.nan  # directional information of these, over diffuse sound
+    gain: float = math.nan  # nats per onset of the recording that the source adds
+    direct: bool = False  # whether the posterior is that of the onsets
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; None where they are not known."""
+        numbers = {
+            "misfit": self.residual_ratio,
+            "onset_bins": self.onset_bins,
+            "nats_a_bin": self.nats_per_bin,
+            "gain": self.gain,
+        }
+        rounded = {k: round(v, 3) if math.isfinite(v) else None for k, v in numbers.items()}
+        return {**rounded, "direct": self.direct}
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,11 +18,10 @@ from math import gcd
 import numpy as np
 
 from earatlas.errors import InputError
-from earatlas.features.audio_checks import check_length, no_observed_bins_error
-from earatlas.features.blocks import Block, overlapping_blocks
+from earatlas.features.input_samples import check_length, no_observed_bins_error
 from earatlas.features.layout import Threshold
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
-from earatlas.features.recording import Recording
+from earatlas.features.recording import Block, Recording, overlapping_blocks
 from earatlas.features.statistics import LevelStatistics
 from earatlas.features.stft import bin_power, stft
 from earatlas.features.tf_bins import ObservedBins, interaural_coherence

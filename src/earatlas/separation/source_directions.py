@@ -1,7 +1,8 @@
 """Directions of the sources of a mixture: from the anechoic model where it fits, else from onsets.
 
-Input: the VESSL state, the onsets of the same recording, and the masks. Output: one direction
-posterior per source, the evidence for it, and doubts.
+Input: the VESSL state, the onsets of the same recording, and the masks. Output: a `LocatedSource`
+per source, with its posterior, trajectory, evidence and doubts. A static source has a constant
+trajectory, a moving one that of the tracker.
 
 Masks and filters need all bins and consistent directions; directions are best estimated from the
 onset bins. VESSL and the onset mixture have their sources in different orders. Each onset bin also
@@ -19,14 +20,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
+from earatlas.geometry.angles import apply_front_prior
 from earatlas.geometry.credible_region import gaussian_radius_90
 from earatlas.geometry.direction_posterior import DirectionPosterior
-from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.geometry.spaces import Space
 from earatlas.localization.detected_sources import (
     DETECTION_SETTINGS,
@@ -45,19 +47,23 @@ from earatlas.localization.head_mismatch import HeadMismatch, MagnitudeEstimate
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.onset_likelihood import bin_weights
 from earatlas.localization.onset_mixture import MIXTURE_SETTINGS
+from earatlas.localization.result import uninformative_posterior
 from earatlas.numerics import linear_assignment
 from earatlas.ppam.listener_model import ListenerPPAM
-from earatlas.separation.assembly import SeparatedBlock
 from earatlas.separation.initialization import SourceFit
-from earatlas.separation.located_source import Evidence, LocatedSource
+from earatlas.separation.result import Evidence
+from earatlas.separation.source_masks import SeparatedBlock
 from earatlas.tracking.offline import EstimatedTrajectory
 from earatlas.types import Array
 from earatlas.wording import format_error, format_radius
 
 __all__ = [
+    "ConstantTrajectory",
+    "LocatedSource",
     "OnsetMasks",
     "SceneMismatch",
     "SourceDirectionSettings",
+    "Trajectory",
     "diagnose_scene",
     "existence_doubt",
     "flag_colocated_sources",
@@ -346,3 +352,62 @@ def _match_sources(
     responsibilities = responsibilities * bin_weights(onsets.f)
     _, matches = linear_assignment(-(masks @ responsibilities.T))
     return [int(i) for i in matches]
+
+
+class Trajectory(Protocol):
+    """The direction of a source over time."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether the direction changes."""
+
+    def at(self, seconds: Array) -> Array:
+        """Return directions (T, C) in degrees at times (T,)."""
+
+    def radius_at(self, seconds: Array) -> Array:
+        """Return the radii (T,) that hold the source with a probability of 90 %, in degrees."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantTrajectory:
+    """The trajectory of a static source."""
+
+    direction: Array  # (C,) degrees
+    radius_90: float  # degrees
+
+    @property
+    def moves(self) -> bool:
+        """Whether the direction changes: no."""
+        return False
+
+    def at(self, seconds: Array) -> Array:
+        """Return the direction (T, C) at times (T,)."""
+        return np.broadcast_to(self.direction, (len(seconds), len(self.direction)))
+
+    def radius_at(self, seconds: Array) -> Array:
+        """Return the radius (T,) at times (T,)."""
+        return np.full(len(seconds), self.radius_90)
+
+
+@dataclass(frozen=True, eq=False)
+class LocatedSource:
+    """The direction of one source, with the evidence for it and doubts about it."""
+
+    posterior: DirectionPosterior  # over the whole recording
+    trajectory: Trajectory
+    evidence: Evidence
+    doubts: tuple[Doubt, ...] = ()
+    given: bool = False  # the direction was given, not estimated
+
+    @classmethod
+    def static(
+        cls, posterior: DirectionPosterior, evidence: Evidence, doubts: tuple[Doubt, ...] = ()
+    ) -> LocatedSource:
+        """Return a source with the same direction at all times."""
+        trajectory = ConstantTrajectory(posterior.direction, posterior.radius_90)
+        return cls(posterior, trajectory, evidence, doubts)
+
+    def without_direction(self) -> LocatedSource:
+        """Return the source with an uninformative posterior."""
+        posterior = uninformative_posterior(self.posterior)
+        return LocatedSource.static(posterior, self.evidence, self.doubts)

@@ -1,7 +1,8 @@
 """Masks of the sources in each block: of static sources, and along trajectories.
 
 Input: the estimated sources of a recording and one observed block at a time. Output: a
-`SeparatedBlock` with the masks of all bins and what is known about the interaural ratios.
+`SeparatedBlock` with the masks of all bins and what is known about the interaural ratios, from
+which its signals follow.
 
 **Static sources** have the cues that VESSL fitted. In a long recording VESSL runs again in every
 block, with the cue statistics of each source in the whole recording as a prior. The sources thus
@@ -24,11 +25,14 @@ from typing import Protocol
 
 import numpy as np
 
+from earatlas.features.layout import CueLayout
+from earatlas.features.reverberation import ReverberationEstimate
 from earatlas.features.statistics import CueStatistics
 from earatlas.features.tf_bins import ObservedBins
-from earatlas.separation.assembly import SeparatedBlock
 from earatlas.separation.bin_assignment import CueDensities, dense_masks, responsibilities
-from earatlas.separation.demixing.time_varying import interaural_ratios_at
+from earatlas.separation.demixing.permutation_alignment import ExpectedCues
+from earatlas.separation.demixing.rendering import Rendering, render_sources
+from earatlas.separation.demixing.time_varying import interaural_ratios_at, separate_moving
 from earatlas.separation.initialization import SourceFit
 from earatlas.separation.separator import ObservedBlock, ObservedRecording, Separator
 from earatlas.separation.vessl import VESSL, VESSLState, cue_moments
@@ -37,6 +41,7 @@ from earatlas.types import Array, Complex, Indices, Spectra
 
 __all__ = [
     "MaskSettings",
+    "SeparatedBlock",
     "SourceMasks",
     "StaticMasks",
     "TrajectoryAssignment",
@@ -53,6 +58,51 @@ class MaskSettings:
     prior_frames: float = 20.0  # weight of the whole recording in a block, in frames per cue
     step_frames: int = 16  # frames per step of a trajectory, 1/8 s: 2.5° at 20° per second
     iterations: int = 4  # EM iterations along trajectories
+
+
+@dataclass(frozen=True, eq=False)
+class SeparatedBlock:
+    """A block of a recording with the masks of its sources.
+
+    Directions are constant in steps of time. Static sources have a single step.
+    """
+
+    observed: ObservedBlock
+    masks: Array  # (M, F, t)
+    ratios: Complex  # (M, S, F) expected interaural ratios, right over left; NaN where unknown
+    starts: Indices  # (S,) first frame of each step
+
+    @property
+    def static(self) -> bool:
+        """Whether the directions are constant."""
+        return len(self.starts) == 1
+
+    def signals(
+        self, layout: CueLayout, rendering: Rendering, reverberation: ReverberationEstimate
+    ) -> tuple[Array, ReverberationEstimate]:
+        """Return the signals (M, 2, n) of all sources, and the completed estimate."""
+        samples, spectra = self.observed.block.samples, self.observed.spectra
+        if rendering == "spatial" and not self.static and len(self.masks) > 1:
+            n = samples.shape[1]
+            signals = separate_moving(spectra, self.masks, self.ratios, self.starts, layout, n)
+            return signals, reverberation
+        ratios = self.ratios[:, 0]
+        return render_sources(
+            samples,
+            spectra,
+            self.masks,
+            layout,
+            rendering,
+            reverberation=reverberation,
+            expected=ExpectedCues(20 * np.log10(np.abs(ratios)), np.angle(ratios)),
+        )
+
+    def rendering_above_cues(self, rendering: Rendering) -> Rendering:
+        """Return the rendering of frequencies above the band of the cues.
+
+        Moving sources have soft masks there: no interaural ratios were learned.
+        """
+        return "soft" if rendering == "spatial" and not self.static else rendering
 
 
 class SourceMasks(Protocol):

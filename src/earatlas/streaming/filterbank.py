@@ -9,6 +9,7 @@ so that the latency is S samples and not N:
     ws (S,)  synthesis window; wa ws is a squared Hann window over the last S samples
 
 Long windows resolve harmonics and reflections, while the latency is that of the short window.
+`RecentFrames` keeps the spectra of the last seconds, from which filters are estimated.
 
 References
 ----------
@@ -25,9 +26,17 @@ import numpy as np
 import scipy.fft
 
 from earatlas.numerics import fast_fft_length
-from earatlas.types import Array, Complex
+from earatlas.separation.demixing.determined import SecondMoments
+from earatlas.types import Array, Complex, Single
 
-__all__ = ["AnalysisFrames", "Filterbank", "OverlapAdd", "crossfade"]
+__all__ = [
+    "AnalysisFrames",
+    "Filterbank",
+    "OverlapAdd",
+    "RecentFrames",
+    "crossfade",
+    "normalized_moments",
+]
 
 
 @dataclass(frozen=True)
@@ -146,3 +155,42 @@ class OverlapAdd:
     def clear_row(self, row: int) -> None:
         """Clear the pending samples of a row that is reused for another track."""
         self._sum[row] = 0.0
+
+
+class RecentFrames:
+    """Ring buffer of up to `max_frames` frames of F frequencies, as second moments.
+
+    The moments are computed once per frame and stored by frequency in single precision. Stored
+    values never change, so that a view of them stays valid while further frames are appended.
+    """
+
+    def __init__(self, F: int, max_frames: int) -> None:
+        self._max_frames = max_frames
+        # Twice the capacity: the kept frames stay contiguous and are moved rarely.
+        self._moments: Single = np.zeros((F, 4, 2 * max_frames), dtype=np.float32)
+        self._end = self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, x: Complex) -> None:
+        """Append a frame (2, F)."""
+        if self._end == 2 * self._max_frames:
+            moments = np.empty_like(self._moments)
+            moments[..., : self._max_frames] = self._moments[..., self._max_frames :]
+            self._moments, self._end = moments, self._max_frames
+        self._moments[..., self._end] = SecondMoments.from_spectra(x[..., None]).values[..., 0]
+        self._end += 1
+        self._count = min(self._count + 1, self._max_frames)
+
+    @property
+    def values(self) -> Single:
+        """Moments (F, 4, T) of the recent frames, a view."""
+        return self._moments[..., self._end - self._count : self._end]
+
+
+def normalized_moments(values: Single, ear_levels: Array) -> SecondMoments:
+    """Return moments (F, 4, T) of spectra divided by the ear levels (2, F)."""
+    left, right = 1 / ear_levels
+    scale = np.stack([left**2, right**2, left * right, left * right], axis=1)[..., None]
+    return SecondMoments(np.multiply(values, scale, dtype=np.float32, casting="same_kind"))

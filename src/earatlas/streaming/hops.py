@@ -22,8 +22,7 @@ from math import gcd
 
 import numpy as np
 
-from earatlas.features.dc_offset import DCOffsetFilter
-from earatlas.features.sample_checks import SampleChecker
+from earatlas.features.input_samples import DCOffsetFilter, SampleChecker
 from earatlas.geometry.alternatives import Alternative
 from earatlas.localization.diagnostics import Doubt, DoubtKind, input_doubt
 from earatlas.streaming.report import LiveReport, LiveSource

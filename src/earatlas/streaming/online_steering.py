@@ -47,8 +47,7 @@ from earatlas.separation.demixing.underdetermined import (
     underdetermined_steering_vectors,
 )
 from earatlas.separation.demixing.wiener import WienerSettings, estimate_diffuse_to_direct
-from earatlas.streaming.filterbank import Filterbank
-from earatlas.streaming.recent_frames import RecentFrames, normalized_moments
+from earatlas.streaming.filterbank import Filterbank, RecentFrames, normalized_moments
 from earatlas.types import Array, Complex, Indices, Mask, Single
 
 __all__ = [

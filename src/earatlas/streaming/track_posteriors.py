@@ -21,9 +21,8 @@ import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.statistics import CueStatistics
-from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.angles import apply_front_prior, to_vectors
 from earatlas.geometry.direction_posterior import DirectionPosterior
-from earatlas.geometry.front_prior import apply_front_prior
 from earatlas.localization.detected_sources import detected_source_posterior, widen_posterior
 from earatlas.localization.diagnostics import HeadFit
 from earatlas.localization.learned_head import LearnedHead
@@ -31,8 +30,7 @@ from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
 from earatlas.parts import Parts, SpreadComputation
 from earatlas.tracking.online import OnlineTracker
-from earatlas.tracking.online_track import OnlineTrack
-from earatlas.tracking.track_posterior import TrackPosterior
+from earatlas.tracking.online_track import OnlineTrack, TrackPosterior
 
 __all__ = ["TrackPosteriorSettings", "TrackPosteriors"]
 

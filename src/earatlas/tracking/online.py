@@ -31,7 +31,7 @@ The separated signals confirm, split and merge tracks, too (`confirm_by_signal`,
 A confirmed track is static or moving (`earatlas.tracking.position_update`). Two tracks of which one
 is moving are *crossing* while they are close: onsets cannot distinguish them, so a moving one keeps
 its velocity. Where on its cone of confusion a track is, long-window cues tell better than onsets in
-anechoic sound (`apply_cue_directions`, `earatlas.tracking.cone_disambiguation`).
+anechoic sound (`apply_cue_directions`, `earatlas.tracking.position_update`).
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ import numpy as np
 from earatlas.geometry.angles import to_vectors
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.onset_mixture import SourceMixture
-from earatlas.tracking.cone_disambiguation import ConeDisambiguation
 from earatlas.tracking.online_track import OnlineTrack, TrackEvent, TrackState
 from earatlas.tracking.onset_buffer import OnsetBuffer
-from earatlas.tracking.position_update import PositionUpdate
+from earatlas.tracking.position_update import ConeDisambiguation, PositionUpdate
 from earatlas.tracking.settings import TrackerSettings
 from earatlas.types import Array, Single
 

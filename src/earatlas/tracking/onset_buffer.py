@@ -25,8 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins
-from earatlas.geometry.angles import to_directions, to_vectors
-from earatlas.geometry.front_prior import FRONT_PRIOR
+from earatlas.geometry.angles import FRONT_PRIOR, to_directions, to_vectors
 from earatlas.localization.detected_sources import given_others
 from earatlas.localization.onset_likelihood import (
     DirectionLogLikelihood,

@@ -1,7 +1,8 @@
-"""Update of the position of one track: static or moving, by search on a local grid of directions.
+"""Position of a track: search on a local grid of directions, and on its cone of confusion.
 
-Inputs: the likelihood of each bin under the other tracks and the diffuse component, and under the
-track itself. Output: the track's direction, velocity, error and density history, changed in place.
+**Local search** (`PositionUpdate`). Inputs: the likelihood of each bin under the other tracks and
+the diffuse component, and under the track itself. Output: the track's direction, velocity, error
+and density history, changed in place.
 A motion is accepted if it explains the recent bins better than rest by a threshold, and, for a
 track that was static until now, better than a second source would.
 
@@ -15,14 +16,23 @@ is the log-likelihood of a source that is at x now and has velocity u: a sum of 
 static source has u = 0. The search needs no linearization and no initial value. Where x - u τ_s is
 outside of the lattice, the density along the track's history is used.
 
+**Cone of confusion** (`ConeDisambiguation`). Onsets determine the lateral angle of a source well,
+and its position on the cone of confusion much worse. Therefore the whole cone is searched
+repeatedly: for a settled track with all that was observed of it, for a moving one with the most
+recent bins and only while it is new. In anechoic sound the cues of long windows determine the
+position better than onsets; they are applied unless the onsets contradict them.
+
     B    onset bins              P    cells, E · A
     s    steps, oldest first     τ_s  age of step s, seconds
     π    mixing weight           u    velocity (left, up), degrees per second
+    G    coarse directions       M    tracks
+    L    (G,) log-likelihood of each direction, nats; for decisions on a cone with the prior of
+         front before rear (`earatlas.geometry.angles`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +44,13 @@ from earatlas.tracking.onset_buffer import OnsetBuffer
 from earatlas.tracking.settings import LocalSearchSettings, TrackerSettings
 from earatlas.types import Array, Mask, Single
 
-__all__ = ["LocalFit", "LocalSearchGrid", "MotionPrior", "PositionUpdate"]
+__all__ = [
+    "ConeDisambiguation",
+    "LocalFit",
+    "LocalSearchGrid",
+    "MotionPrior",
+    "PositionUpdate",
+]
 
 
 class PositionUpdate:
@@ -315,3 +331,110 @@ def _shift_and_sum(lattices: Array, shifts: Sequence[tuple[int, int]]) -> Array:
                 max(-e, 0) : E + min(-e, 0), max(-a, 0) : A + min(-a, 0)
             ]
     return out
+
+
+class ConeDisambiguation:
+    """Moves tracks to better positions on their cones of confusion."""
+
+    def __init__(self, buffer: OnsetBuffer, settings: TrackerSettings) -> None:
+        self._buffer, self._settings = buffer, settings
+
+    def search_cone(
+        self, tracks: Sequence[OnlineTrack], m: int, mixture: SourceMixture, *, settled: bool
+    ) -> None:
+        """Move track m if another direction on its cone has a higher likelihood.
+
+        `mixture` is that of all tracks; `settled` says whether the track has been static for long.
+        """
+        track, buffer, settings = tracks[m], self._buffer, self._settings
+        if not settled:
+            track.cone_memory *= 0
+        established = not settled and track.hits > settings.motion.established_hits
+        unobserved = track.misses > settings.motion.max_update_misses
+        if track.located_by_cues or track.crossing or established or unobserved:
+            return
+        v, other_likelihoods = mixture.weights, mixture.without(m)
+        share = v @ mixture.responsibilities(m) / v.sum()
+        weight = float(np.clip(share, settings.initiation.mixture.min_weight, 1.0))
+        if settled:
+            likelihood = self._static_log_likelihoods(
+                track, len(tracks), v, other_likelihoods, weight
+            )
+        else:
+            likelihood = self._moving_log_likelihoods(other_likelihoods, weight)
+        L = likelihood + buffer.log_prior
+        own_gate = L[buffer.gate_mask(track)]
+        allowed = buffer.cone_mask(track) if track.confirmed else np.ones(len(L), dtype=bool)
+        for other in tracks:
+            allowed &= ~buffer.gate_mask(other)
+        L = np.where(allowed, L, -np.inf)
+        best = int(L.argmax())
+        min_gain = settings.cone.jump_nats if settled else settings.cone.moving_jump_nats
+        if len(own_gate) and L[best] < own_gate.max() + min_gain:
+            return
+        vector, densities = buffer.vectors[best], buffer.densities[:, best]
+        if settled:
+            track.reset(vector)
+            track.density_history = buffer.split_by_step(densities)
+        else:
+            track.move_on_cone(vector)
+            buffer.rewrite_history(track, densities, settings.motion.memory_seconds)
+
+    def _static_log_likelihoods(
+        self, track: OnlineTrack, M: int, v: Array, other_likelihoods: Array, weight: float
+    ) -> Single:
+        """Return L (G,) for a settled track, one of M, from the buffered bins and its memory."""
+        L = self._buffer.log_likelihoods(v, other_likelihoods, weight)
+        L -= L.max()
+        steps = M * self._settings.initiation.interval_steps  # between two searches of a track
+        rate = steps / self._buffer.max_steps
+        decay = np.exp(-steps / self._settings.cone.memory_steps)
+        with_memory: Single = L + decay * track.cone_memory
+        track.cone_memory = rate * L + decay * track.cone_memory
+        return with_memory
+
+    def _moving_log_likelihoods(self, other_likelihoods: Array, weight: float) -> Single:
+        """Return L (G,) for a moving track, from the most recent bins."""
+        buffer, memory = self._buffer, self._settings.motion.memory_seconds
+        v, recent = buffer.recent_weights(memory), buffer.bins_since(2 * memory)
+        return buffer.log_likelihoods(v[recent], other_likelihoods[recent], weight, recent)
+
+    def apply_cue_directions(
+        self, tracks: Sequence[OnlineTrack], directions: Mapping[int, Array]
+    ) -> None:
+        """Move tracks to directions (C,), by track id, that were estimated from long-window cues.
+
+        A direction is applied if it is on the cone of the track, in no other track's gate, and if
+        the onsets support it at least half as much as the current direction.
+        """
+        for track in tracks:
+            vector = to_vectors(directions[track.id]) if track.id in directions else None
+            track.located_by_cues = vector is not None and self._is_unoccupied(
+                tracks, track, vector
+            )
+            if vector is None or not track.located_by_cues or track.moving:
+                continue
+            if self._buffer.is_in_gate(track, vector):
+                continue
+            history = self._buffer.history_at(vector)
+            here, there = self._onset_gain(track.density_history), self._onset_gain(history)
+            # Without onsets there is evidence neither for nor against the direction.
+            ratio = self._settings.cone.cue_support_ratio
+            track.located_by_cues = len(self._buffer) > 0 and there >= min(here, ratio * here)
+            if track.located_by_cues:
+                track.reset(vector)
+                track.density_history = history
+
+    def _onset_gain(self, history: Sequence[Single]) -> float:
+        """Return the gain, in nats, of one source with a density history over diffuse sound."""
+        g, weight = np.concatenate(list(history)), self._settings.initiation.first_weight
+        mixing_weights = np.array([[weight], [1 - weight]])
+        return SourceMixture(g[:, None], mixing_weights, self._buffer.weights).log_likelihood
+
+    def _is_unoccupied(
+        self, tracks: Sequence[OnlineTrack], track: OnlineTrack, vector: Array
+    ) -> bool:
+        """Return whether a unit vector (3,) is on a track's cone and in no other track's gate."""
+        return self._buffer.is_on_cone(track, vector) and not any(
+            self._buffer.is_in_gate(other, vector) for other in tracks if other is not track
+        )

@@ -12,7 +12,7 @@ from earatlas.errors import InputError
 from earatlas.features.audio import Audio
 from earatlas.features.audio_files import read_audio
 from earatlas.features.audio_writer import incremental_wav_writer
-from earatlas.features.blocks import Block, CrossFade, SegmentReader, overlapping_blocks
+from earatlas.features.recording import Block, CrossFade, SegmentReader, overlapping_blocks
 
 LENGTH, OVERLAP = 40, 6
 
