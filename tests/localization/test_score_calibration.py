@@ -4,11 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
 
 import earatlas as ea
 from earatlas.geometry.spaces import Sphere
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
-from earatlas.localization.score_calibration import BETAS, KERNEL_WIDTHS_DEGREES, ScoreCalibration
+from earatlas.localization.score_calibration import (
+    BETAS,
+    CALIBRATION_SETTINGS,
+    KERNEL_WIDTHS_DEGREES,
+    ScoreCalibration,
+    fit_anechoic_weight,
+)
 
 
 @pytest.fixture
@@ -80,3 +88,23 @@ def test_rounding_keeps_the_settings() -> None:
     assert rounded.score_calibration.settings == fewer
     assert rounded.multi_source_calibration is not None
     assert rounded.multi_source_calibration.settings == other
+
+
+def test_anechoic_weights_maximize_the_penalized_likelihood(rng: np.random.Generator) -> None:
+    """The weights are those of a general minimizer, also where one of the posteriors is certain."""
+    n = 37
+    features = rng.uniform((0.5, 5.0, 1.0), (3.0, 45.0, 9.0), size=(n, 3))
+    ratios = np.exp(rng.normal(size=n))
+    scores = rng.normal(-5.0, 4.0, size=(2, n))
+    scores[0, :3] -= 300.0
+    x = np.stack([np.ones(n), features[:, 0] - 1.5, features[:, 1] / 10 - 2.5, np.log(ratios)], 1)
+    a, b = np.exp(np.maximum(scores - scores.max(axis=0), -40.0))
+
+    def loss(v: np.ndarray) -> float:
+        pi = expit(x @ v)
+        return float(-np.log(pi * a + (1 - pi) * b).sum() + CALIBRATION_SETTINGS.ridge * (v @ v))
+
+    expected = minimize(loss, np.zeros(4), method="BFGS", options={"gtol": 1e-8})
+    found = fit_anechoic_weight(features, ratios, *scores)
+    np.testing.assert_allclose(found, expected.x, atol=1e-5)
+    assert loss(found) <= loss(expected.x) + 1e-9
