@@ -14,11 +14,12 @@ applies a multichannel Wiener filter (`wiener`).
 
 In reverberant recordings, longer windows capture more of the room response and the filters cancel
 more, but the masks of few long frames are a poor initialization. The sources are therefore
-separated as above first, and the result initializes a second pass in longer windows
-(`refine_in_long_windows`). Powers are also smoothed over longer times. In anechoic recordings these
-settings would lose up to 10 dB. If it is unknown whether the recording is reverberant, the
-diffuse-to-direct ratio ε of the anechoic filters decides. The estimate that is completed with it is
-returned, so that the decision is made once: later blocks and the band above the cues follow it.
+separated as above first, and the result initializes further passes in longer and longer windows
+(`refine_in_long_windows`), the longer the slower sound decays, as far as the recording has enough
+of them. In anechoic recordings these settings would lose up to 10 dB. If it is unknown whether the
+recording is reverberant, the diffuse-to-direct ratio ε of the anechoic filters decides. The
+estimate that is completed with it is returned, so that the decision is made once: later blocks and
+the band above the cues follow it.
 
     X (2, F, T) spectra    masks (M, F, T)    A (F, 2, M) steering vectors
 """
@@ -93,8 +94,11 @@ class SpatialFilterSettings:
             alignments=2,
         )
     )
-    long_window_factor: int = 8  # window of the second pass in reverberant rooms
-    long_window_smoothing: tuple[int, int] = (9, 3)  # bins and frames, in each iteration of it
+    long_window_factors: tuple[int, ...] = (8, 16)  # windows of further passes in these rooms
+    hall_window_factor: int = 24  # window of one more pass in halls
+    hall_decay_seconds: float = 0.385  # decay time from which a room is a hall
+    min_long_windows: float = 3.5  # windows per recording; only the first pass has fewer
+    long_window_smoothing_hz: float = 32.0  # averaging of the powers over frequency
     long_window_iterations: int = 3
     wiener: WienerSettings = field(default_factory=WienerSettings)
     underdetermined: UnderdeterminedSettings = field(default_factory=UnderdeterminedSettings)
@@ -208,7 +212,10 @@ def separate_spatially(
     frames = NormalizedFrames.from_samples(samples, layout.rate, window, hops_per_window)
     # Reflections change the cues from what is expected for a direction.
     model = _fit_pair(frames, masks, layout, settings.reverberant_demixing, settings.wiener, None)
-    return refine_in_long_windows(samples, model.signals(), layout, settings), reverberation
+    signals = model.signals()
+    for window in _long_windows(samples.shape[1], layout, reverberation, settings):
+        signals = refine_in_long_windows(samples, signals, layout.rate, window, settings)
+    return signals, reverberation
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,15 +344,26 @@ def _fit_pair(
     return _WienerModel.from_masks(frames, A, q, wiener)
 
 
+def _long_windows(
+    n: int, layout: CueLayout, reverberation: ReverberationEstimate, settings: SpatialFilterSettings
+) -> list[int]:
+    """Return the long windows for a recording of n samples, in samples."""
+    factors = settings.long_window_factors
+    if reverberation.decay_seconds >= settings.hall_decay_seconds:
+        factors = (*factors, settings.hall_window_factor)
+    first, *longer = (factor * layout.window for factor in factors)
+    return [first, *(window for window in longer if settings.min_long_windows * window <= n)]
+
+
 def refine_in_long_windows(
-    samples: Array, signals: Array, layout: CueLayout, settings: SpatialFilterSettings
+    samples: Array, signals: Array, rate: int, window: int, settings: SpatialFilterSettings
 ) -> Array:
     """Separate two reverberant sources again in long windows, from their signals (2, 2, n)."""
-    window = settings.long_window_factor * layout.window
     frames = NormalizedFrames.from_samples(
-        samples, layout.rate, window, settings.reverberant_hops_per_window
+        samples, rate, window, settings.reverberant_hops_per_window
     )
-    moments, size = frames.moments, settings.long_window_smoothing
+    moments = frames.moments
+    size = (round(settings.long_window_smoothing_hz * window / rate) | 1, 1)  # bins, frames
     v = np.stack([frames.power_of(signal) for signal in signals]) + moments.floor
     V = moments.covariances(1 / smooth_powers(v, size, moments.floor)) / v.shape[-1]
     A = regularize_collinear(steering_vectors_from_covariances(V))
