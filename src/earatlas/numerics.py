@@ -25,6 +25,7 @@ __all__ = [
     "moving_mean",
     "quantile",
     "unit_phasors",
+    "weighted_median",
 ]
 
 _Real = TypeVar("_Real", np.float32, np.float64)
@@ -274,3 +275,11 @@ def linear_assignment(cost: Array) -> tuple[Indices, Indices]:
     used = np.flatnonzero(row_of[:J] != free)
     order = np.argsort(row_of[used])
     return row_of[used][order], used[order]
+
+
+def weighted_median(values: Array, weights: Array) -> float:
+    """Return the weighted median of values (B,)."""
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[order])
+    middle = int(np.searchsorted(below, 0.5 * below[-1]))
+    return float(values[order[min(middle, len(values) - 1)]])

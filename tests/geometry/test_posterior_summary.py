@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from earatlas.geometry.angles import to_vectors
-from earatlas.geometry.credible_region import gaussian_radius_90
+from earatlas.geometry.chart_gaussians import gaussian_radius_90
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.posterior_summary import _PaddedComponents, summarize_posteriors
 from earatlas.geometry.spaces import Sphere

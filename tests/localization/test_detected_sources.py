@@ -18,10 +18,9 @@ from earatlas.geometry.angles import great_circle_error
 from earatlas.localization.detected_sources import (
     DetectedSource,
     SourceDetector,
-    detected_source_posterior,
-    widen_posterior,
 )
 from earatlas.localization.onset_likelihood import N_TABLE_STEPS, DirectionLogLikelihood, bin_class
+from earatlas.localization.reverberant_localizer import widen_posterior
 from earatlas.separation.initialization import (
     InitializationSettings,
     OnsetDetections,
@@ -253,7 +252,7 @@ def test_posterior_of_one_of_several_uses_the_pair_calibration(atlas: ea.Atlas) 
     assert atlas.reverberant_localizer is not None
     assert atlas.reverberant_localizer.multi_source_calibration is not None
     source = make_detected_source(np.ones(4))
-    posterior = detected_source_posterior(atlas.reverberant_localizer, source.log_likelihood)
+    posterior = atlas.reverberant_localizer.multi_source_posterior(source.log_likelihood)
     oracle = atlas.reverberant_localizer.multi_source_calibration.posterior(
         atlas.space, source.log_likelihood
     )
@@ -261,7 +260,7 @@ def test_posterior_of_one_of_several_uses_the_pair_calibration(atlas: ea.Atlas) 
     np.testing.assert_allclose(posterior.log_density(points), oracle.log_density(points))
     np.testing.assert_allclose(posterior.best, [30.0, 10.0], atol=2.0)
     uncalibrated = replace(atlas.reverberant_localizer, multi_source_calibration=None)
-    assert detected_source_posterior(uncalibrated, source.log_likelihood).radius_90 > 40
+    assert uncalibrated.multi_source_posterior(source.log_likelihood).radius_90 > 40
     assert widen_posterior(posterior).radius_90 > max(posterior.radius_90, 40)
     np.testing.assert_allclose(widen_posterior(posterior).best, posterior.best, atol=1.0)
 

@@ -23,7 +23,7 @@ from earatlas.evaluation.ground_truth import (
     true_masks,
 )
 from earatlas.evaluation.masks import oracle_masks, true_masks_at
-from earatlas.geometry.credible_region import gaussian_radius_90
+from earatlas.geometry.chart_gaussians import gaussian_radius_90
 from earatlas.geometry.spaces import Space
 from earatlas.plotting.palette import source_colour
 from earatlas.plotting.posterior_maps import posterior_map, zoomed_map

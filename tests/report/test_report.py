@@ -28,7 +28,7 @@ from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.evaluation.intelligibility import intelligibility
 from earatlas.evaluation.interaural import interaural_errors
 from earatlas.evaluation.score import score
-from earatlas.geometry.credible_region import gaussian_radius_90
+from earatlas.geometry.chart_gaussians import gaussian_radius_90
 from earatlas.geometry.spaces import Space
 from earatlas.plotting.palette import GREY, INK, TRUTH_COLOUR, source_colour, text_colour
 from earatlas.plotting.posterior_maps import posterior_map

@@ -11,7 +11,7 @@ import earatlas as ea
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.reverberation import ReverberationEstimate
 from earatlas.geometry.angles import great_circle_error, to_vectors
-from earatlas.geometry.credible_region import gaussian_radius_90
+from earatlas.geometry.chart_gaussians import gaussian_radius_90
 from earatlas.localization.onset_mixture import OnsetMixtureSettings, SourceMixture
 from earatlas.tracking import online_track
 from earatlas.tracking.front_end import TrackingFrontEnd
@@ -649,10 +649,19 @@ def test_track_coasts_through_silence_and_is_deleted_on_time(
     assert 0 < ended - last_hit - max(0.5 * hits, 5.0) <= STEP / RATE + 1e-9
 
 
-def test_thresholds_follow_the_mixture_settings() -> None:
+def test_thresholds_follow_the_mixture_settings(reverberant_atlas: ea.Atlas) -> None:
     """Gains and cones of the tracker are those of the mixture it is given."""
+    assert reverberant_atlas.reverberant_localizer is not None
     mixture = OnsetMixtureSettings(min_gain_nats=(0.4, 0.7), same_cone_nats=0.3, cone_degrees=14.0)
-    initiation = InitiationSettings(first_nats_per_bin=0.1, mixture=mixture)
-    assert initiation.nats_per_bin == (0.1, 0.4, 0.7)
-    assert initiation.same_cone_nats_per_bin == 0.3
-    assert OnsetBufferSettings(mixture=mixture).cone_degrees == 14.0
+    settings = TrackerSettings(
+        buffer=OnsetBufferSettings(mixture=mixture),
+        initiation=InitiationSettings(first_nats_per_bin=0.1),
+    )
+    buffer = OnsetBuffer(reverberant_atlas.reverberant_localizer.direct_sound, settings.buffer)
+    tracker = OnlineTracker(buffer, settings)
+    assert [tracker._initiation_threshold(n) for n in range(4)] == [0.1, 0.4, 0.7, 0.7]
+    first, second = make_track(1, (40.0, 0.0)), make_track(2, (53.0, 0.0))
+    tracker.tracks = [first, second]
+    assert tracker._required_gain(second, 10.0) == pytest.approx(0.4 + 0.3)  # 13 degrees apart
+    second.vector = to_vectors([55.0, 0.0])
+    assert tracker._required_gain(second, 10.0) == 0.4

@@ -1,4 +1,4 @@
-"""Gaussians in charts: log densities, changes of coordinates, and products of mixtures.
+"""Gaussians in charts: draws, log densities, changes of coordinates, and products of mixtures.
 
 `mixture_product` and `quadrature_product` return the normalized product of a `DirectionPosterior`
 with another one, or with any function of directions, in the charts of the first.
@@ -6,8 +6,11 @@ with another one, or with any function of directions, in the charts of the first
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,11 +26,33 @@ if TYPE_CHECKING:
 
 __all__ = [
     "change_chart",
+    "gaussian_radius_90",
     "log_components",
     "log_gaussians",
     "mixture_product",
     "quadrature_product",
+    "quasi_random_draws",
 ]
+
+
+def gaussian_radius_90(dims: int) -> float:
+    """Return the radius that holds 90 % of a standard Gaussian in one or two dimensions."""
+    return NormalDist().inv_cdf(0.95) if dims == 1 else math.sqrt(-2 * math.log(0.1))
+
+
+@cache
+def quasi_random_draws(n: int, dims: int) -> tuple[Array, Array]:
+    """Return n numbers (n,) in (0, 1) and n standard normal points (n, L) of low discrepancy.
+
+    This is the additive recurrence (Kronecker sequence) with powers of the root of
+    g^(d+1) = g + 1, which generalizes the golden ratio to d dimensions.
+    """
+    d, g = dims + 1, 1.5
+    for _ in range(40):
+        g = (1 + g) ** (1 / (d + 1))
+    u = (0.5 + np.arange(1, n + 1)[:, None] * g ** -np.arange(1.0, d + 1)) % 1
+    quantile = np.vectorize(NormalDist().inv_cdf)
+    return u[:, 0], quantile(u[:, 1:])
 
 
 def change_chart(space: Space, centres: Array, u: Array, new_centres: Array) -> tuple[Array, Array]:

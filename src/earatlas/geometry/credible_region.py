@@ -7,11 +7,8 @@ radii and areas without a grid, from `quasi_random_draws`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,9 +23,7 @@ __all__ = [
     "REGION_SETTINGS",
     "CredibleRegion",
     "RegionSettings",
-    "gaussian_radius_90",
     "grid_regions",
-    "quasi_random_draws",
 ]
 
 
@@ -43,26 +38,6 @@ class RegionSettings:
 
 
 REGION_SETTINGS = RegionSettings()
-
-
-def gaussian_radius_90(dims: int) -> float:
-    """Return the radius that holds 90 % of a standard Gaussian in one or two dimensions."""
-    return NormalDist().inv_cdf(0.95) if dims == 1 else math.sqrt(-2 * math.log(0.1))
-
-
-@cache
-def quasi_random_draws(n: int, dims: int) -> tuple[Array, Array]:
-    """Return n numbers (n,) in (0, 1) and n standard normal points (n, L) of low discrepancy.
-
-    This is the additive recurrence (Kronecker sequence) with powers of the root of
-    g^(d+1) = g + 1, which generalizes the golden ratio to d dimensions.
-    """
-    d, g = dims + 1, 1.5
-    for _ in range(40):
-        g = (1 + g) ** (1 / (d + 1))
-    u = (0.5 + np.arange(1, n + 1)[:, None] * g ** -np.arange(1.0, d + 1)) % 1
-    quantile = np.vectorize(NormalDist().inv_cdf)
-    return u[:, 0], quantile(u[:, 1:])
 
 
 @dataclass(frozen=True, eq=False)

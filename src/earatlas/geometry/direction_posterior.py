@@ -25,12 +25,12 @@ from earatlas.geometry.chart_gaussians import (
     log_components,
     mixture_product,
     quadrature_product,
+    quasi_random_draws,
 )
 from earatlas.geometry.credible_region import (
     REGION_SETTINGS,
     CredibleRegion,
     grid_regions,
-    quasi_random_draws,
 )
 from earatlas.geometry.posterior_summary import PosteriorSummary
 from earatlas.geometry.spaces import Space

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from earatlas.geometry.angles import to_directions
-from earatlas.geometry.credible_region import REGION_SETTINGS, RegionSettings, quasi_random_draws
+from earatlas.geometry.chart_gaussians import quasi_random_draws
+from earatlas.geometry.credible_region import REGION_SETTINGS, RegionSettings
 from earatlas.geometry.sphere import Sphere
 from earatlas.types import Array, Indices, Single
 

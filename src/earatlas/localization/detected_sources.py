@@ -2,7 +2,7 @@
 
 Input: onset bins of a mixture (`earatlas.features.onset_detector`) and a head's `DirectSoundModel`
 (`earatlas.localization.onset_likelihood`). Output: one `DetectedSource` per source, with a
-log-likelihood of directions and the evidence for the source, and its posterior.
+log-likelihood of directions and the evidence for the source.
 
 The sources are searched on coarse cells (`earatlas.localization.onset_mixture`) and refined on the
 fine grid. The log-likelihood of source m is that of the mixture as a function of x_m with the other
@@ -21,7 +21,6 @@ import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.angles import to_vectors
-from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.localization.onset_likelihood import (
     DirectionLogLikelihood,
     DirectSoundModel,
@@ -30,7 +29,6 @@ from earatlas.localization.onset_likelihood import (
     bin_weights,
 )
 from earatlas.localization.onset_mixture import MixtureFit, OnsetMixture, SourceMixture
-from earatlas.localization.reverberant_localizer import ReverberantLocalizer
 from earatlas.types import Array, Indices, Mask, Single
 
 __all__ = [
@@ -38,9 +36,6 @@ __all__ = [
     "DetectedSource",
     "DetectionSettings",
     "SourceDetector",
-    "detected_source_posterior",
-    "given_others",
-    "widen_posterior",
 ]
 
 
@@ -135,8 +130,8 @@ class SourceDetector:
         directions: list[Array],
     ) -> DetectedSource:
         """Assemble source m, given densities (B, G) of the bins at grid points near it."""
-        log_likelihood = given_others(
-            self.model, components, m, fine, self.mixture.densities, self.bins.snr_db
+        log_likelihood = components.direction_log_likelihood(
+            m, self.model, fine, self.mixture.densities, self.bins.snr_db
         )
         # Exclude the directions of the others; otherwise both posteriors peak at the louder source.
         excluded = self._too_near(log_likelihood.directions, directions, m)
@@ -158,63 +153,3 @@ class SourceDetector:
         largest = np.cos(np.radians(self.mixture.settings.min_separation_degrees))
         near: Mask = (cosines > largest).any(axis=1)
         return near
-
-
-def given_others(
-    model: DirectSoundModel,
-    components: SourceMixture,
-    m: int,
-    fine: tuple[Indices, Single],
-    coarse: Single,
-    snr_db: Array,
-) -> DirectionLogLikelihood:
-    """Return the log-likelihood of the direction of source m, given the other components.
-
-    `fine` are grid points near the source and the densities (B, G) there, `coarse` those in all
-    coarse cells. The values are relative to diffuse sound of the same mixing weight, for a
-    `ScoreCalibration`. The features are those of `DirectSoundModel.log_likelihood`, for the bins
-    of the source.
-    """
-    v = components.weights
-    diffuse = float(v @ np.log(components.without(m) + components.weight(m)))
-    near, far = (
-        components.log_likelihoods(m, g).astype(np.float64) - diffuse for g in (fine[1], coarse)
-    )
-    responsibilities = components.responsibilities(m)
-    features = [
-        float(near.max()) / max(float(v @ responsibilities), 1e-9),
-        min(_weighted_median(snr_db, responsibilities), 60.0),
-        np.log2(max(float(responsibilities.sum()), 1.0)),
-    ]
-    return model.adaptive_log_likelihood(fine[0], near, far, np.array(features))
-
-
-def _weighted_median(values: Array, weights: Array) -> float:
-    """Return the weighted median of values (B,)."""
-    order = np.argsort(values, kind="stable")
-    below = np.cumsum(weights[order])
-    middle = int(np.searchsorted(below, 0.5 * below[-1]))
-    return float(values[order[min(middle, len(values) - 1)]])
-
-
-def detected_source_posterior(
-    localizer: ReverberantLocalizer, likelihood: DirectionLogLikelihood
-) -> DirectionPosterior:
-    """Return the calibrated posterior of one of several sources, or of one of several tracks.
-
-    Its spread was measured for similar sources in simulated scenes of two sources
-    (`earatlas.training.reverberant`).
-    """
-    space = localizer.direct_sound.space
-    if localizer.multi_source_calibration is None:
-        # The calibration for a single source is overconfident here.
-        return widen_posterior(localizer.score_calibration.posterior(space, likelihood))
-    return localizer.multi_source_calibration.posterior(space, likelihood)
-
-
-def widen_posterior(posterior: DirectionPosterior, amount: float = 1.0) -> DirectionPosterior:
-    """Blur a posterior that no other evidence supports, by an amount from 0 to 1.
-
-    Up to 70 % of it is blurred by 30 degrees (standard deviation).
-    """
-    return posterior.blurred([0.0, 30.0], [1 - 0.7 * amount, 0.7 * amount])

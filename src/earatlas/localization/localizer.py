@@ -30,7 +30,7 @@ from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.recording import Recording
 from earatlas.features.stft import FrameStream, squared_magnitude
-from earatlas.localization.detected_sources import SourceDetector, widen_posterior
+from earatlas.localization.detected_sources import SourceDetector
 from earatlas.localization.diagnostics import (
     HeadFit,
     RecordingDiagnosis,
@@ -49,6 +49,7 @@ from earatlas.localization.head_rotation import (
 )
 from earatlas.localization.learned_head import CalibratedPosterior, LearnedHead
 from earatlas.localization.result import Localization, uninformative_posterior
+from earatlas.localization.reverberant_localizer import widen_posterior
 from earatlas.threads import single_threaded_blas
 from earatlas.types import Array, Spectra
 

@@ -51,6 +51,8 @@ from itertools import pairwise, starmap
 
 import numpy as np
 
+from earatlas.localization.onset_likelihood import DirectionLogLikelihood, DirectSoundModel
+from earatlas.numerics import weighted_median
 from earatlas.types import Array, Indices, Mask, Single
 
 __all__ = [
@@ -224,6 +226,33 @@ class SourceMixture:
     def log_likelihoods(self, m: int, densities: Single) -> Single:
         """Return L (C,) of source m at directions where the bins have densities (B, C)."""
         return source_log_likelihoods(densities, self.weights, self.without(m), self.weight(m))
+
+    def direction_log_likelihood(
+        self,
+        m: int,
+        model: DirectSoundModel,
+        fine: tuple[Indices, Single],
+        coarse: Single,
+        snr_db: Array,
+    ) -> DirectionLogLikelihood:
+        """Return the log-likelihood of the direction of source m, given the other components.
+
+        `fine` are grid points near the source and the densities (B, G) there, `coarse` those in all
+        coarse cells. The values are relative to diffuse sound of the same mixing weight, for a
+        `ScoreCalibration`. The features are those of `DirectSoundModel.log_likelihood`, for the
+        bins of the source.
+        """
+        v, responsibilities = self.weights, self.responsibilities(m)
+        diffuse = float(v @ np.log(self.without(m) + self.weight(m)))
+        near, far = (
+            self.log_likelihoods(m, g).astype(np.float64) - diffuse for g in (fine[1], coarse)
+        )
+        features = [
+            float(near.max()) / max(float(v @ responsibilities), 1e-9),
+            min(weighted_median(snr_db, responsibilities), 60.0),
+            np.log2(max(float(responsibilities.sum()), 1.0)),
+        ]
+        return model.adaptive_log_likelihood(fine[0], near, far, np.array(features))
 
     def gains(self, m: int) -> Array:
         """Return the gain (B,) of having source m in nats, which sums to a difference of L.

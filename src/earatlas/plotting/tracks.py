@@ -15,7 +15,7 @@ import numpy as np
 
 from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.angles import wrap_degrees
-from earatlas.geometry.credible_region import gaussian_radius_90
+from earatlas.geometry.chart_gaussians import gaussian_radius_90
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.plotting.palette import (

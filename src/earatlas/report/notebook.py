@@ -14,7 +14,7 @@ from html import escape
 import numpy as np
 
 from earatlas.features.audio import Audio
-from earatlas.geometry.credible_region import gaussian_radius_90
+from earatlas.geometry.chart_gaussians import gaussian_radius_90
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Circle, Space, Sphere
 from earatlas.hrtf.head import Head

@@ -27,14 +27,12 @@ import numpy as np
 from earatlas.features.layout import CueLayout
 from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
 from earatlas.geometry.angles import apply_front_prior
-from earatlas.geometry.credible_region import gaussian_radius_90
+from earatlas.geometry.chart_gaussians import gaussian_radius_90
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.localization.detected_sources import (
     DETECTION_SETTINGS,
     DetectedSource,
-    detected_source_posterior,
-    widen_posterior,
 )
 from earatlas.localization.diagnostics import (
     Doubt,
@@ -48,6 +46,7 @@ from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.onset_likelihood import bin_weights
 from earatlas.localization.onset_mixture import MIXTURE_SETTINGS
 from earatlas.localization.result import uninformative_posterior
+from earatlas.localization.reverberant_localizer import widen_posterior
 from earatlas.numerics import linear_assignment
 from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.separation.initialization import SourceFit
@@ -217,7 +216,7 @@ def locate_static_sources(
         elif doubtful:  # its onsets duplicate those of another source: use the masks' posterior
             posterior, evidence = widen_posterior(posterior), replace(evidence, direct=False)
         elif evidence.direct:
-            posterior = detected_source_posterior(localizer, own.log_likelihood)
+            posterior = localizer.multi_source_posterior(own.log_likelihood)
         if mismatch is not None and mismatch.other_head and not doubtful:
             posterior = mismatch.posterior(m, own)
         doubts = (existence_doubt(own.evidence),) if doubtful else ()

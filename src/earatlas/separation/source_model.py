@@ -21,7 +21,7 @@ from earatlas.errors import InputError
 from earatlas.features.layout import CueLayout
 from earatlas.features.statistics import CueStatistics
 from earatlas.features.tf_bins import full_band_layout
-from earatlas.geometry.credible_region import gaussian_radius_90
+from earatlas.geometry.chart_gaussians import gaussian_radius_90
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.ppam.model import PPAM
 from earatlas.ppam.posterior import ChartPosteriors

@@ -23,11 +23,14 @@ from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import apply_front_prior, to_vectors
 from earatlas.geometry.direction_posterior import DirectionPosterior
-from earatlas.localization.detected_sources import detected_source_posterior, widen_posterior
 from earatlas.localization.diagnostics import HeadFit
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
-from earatlas.localization.reverberant_localizer import ReverberantLocalizer, posterior_mixture
+from earatlas.localization.reverberant_localizer import (
+    ReverberantLocalizer,
+    posterior_mixture,
+    widen_posterior,
+)
 from earatlas.parts import Parts, SpreadComputation
 from earatlas.tracking.online import OnlineTracker
 from earatlas.tracking.online_track import OnlineTrack, TrackPosterior
@@ -176,7 +179,7 @@ class TrackPosteriors:
         yield 1.0
         likelihood = replace(likelihood, directions=space.rotated(likelihood.directions, -yaw))
         if n_tracks > 1:
-            posterior = detected_source_posterior(localizer, likelihood)
+            posterior = localizer.multi_source_posterior(likelihood)
         else:
             posterior = localizer.score_calibration.posterior(space, likelihood)
         fit = _Fit(posterior, nats_per_onset=float(likelihood.features[0]))

@@ -121,8 +121,7 @@ class OnlineTracker:
 
     def _fit_mixture(self, densities: Array) -> SourceMixture:
         """Return the mixture of tracks with densities (B, M) along their histories."""
-        settings = self.settings.initiation.mixture
-        return SourceMixture.fit(densities, self.buffer.weights, settings)
+        return SourceMixture.fit(densities, self.buffer.weights, self.settings.buffer.mixture)
 
     def _alternates(self, mixture: SourceMixture, m: int, now: float) -> bool:
         """Return whether track m explains single bins, and not only frequencies of another one."""
@@ -131,7 +130,7 @@ class OnlineTracker:
             for j, other in enumerate(self.tracks)
             if other.confirmed and other.is_active(now) and not other.moving
         ]
-        settings = self.settings.initiation.mixture
+        settings = self.settings.buffer.mixture
         return mixture.alternates(m, static, self.buffer.frequencies, settings)
 
     def _density_histories(self) -> Array:
@@ -232,13 +231,14 @@ class OnlineTracker:
         shared = any(self.buffer.is_on_cone(other, track.vector) for other in others)
         if track.is_confirmed_by_signal(now, self.settings.confirmation.signal_seconds):
             shared = False
-        penalty = self.settings.initiation.same_cone_nats_per_bin if shared else 0.0
+        penalty = self.settings.buffer.mixture.same_cone_nats if shared else 0.0
         return self._initiation_threshold(len(others)) + penalty
 
     def _initiation_threshold(self, n_others: int) -> float:
         """Return the gain, in nats per bin, that one more track needs beside `n_others`."""
-        thresholds = self.settings.initiation.nats_per_bin
-        return thresholds[min(n_others, len(thresholds) - 1)]
+        if n_others == 0:
+            return self.settings.initiation.first_nats_per_bin
+        return self.settings.buffer.mixture.required_gain(n_others)
 
     def _update_crossing(self, m: int, now: float) -> bool:
         """Set and return whether track m crosses another one, so that bins do not separate them."""
@@ -273,7 +273,7 @@ class OnlineTracker:
         active = [track for track in self.tracks if track.is_active(now)]
         penalty = np.zeros(len(gains))
         for track in active:
-            penalty[buffer.cone_mask(track)] = settings.same_cone_nats_per_bin
+            penalty[buffer.cone_mask(track)] = self.settings.buffer.mixture.same_cone_nats
         for track in self.tracks:
             penalty[buffer.gate_mask(track)] = np.inf
             if track.moving:

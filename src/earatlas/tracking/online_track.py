@@ -45,7 +45,7 @@ from earatlas.geometry.alternatives import (
     point_peaks,
 )
 from earatlas.geometry.angles import cosines_to_degrees, to_directions, to_vectors
-from earatlas.geometry.credible_region import gaussian_radius_90
+from earatlas.geometry.chart_gaussians import gaussian_radius_90
 from earatlas.tracking.settings import TrackSettings
 from earatlas.types import Array, Indices, Single
 

@@ -26,7 +26,6 @@ import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.angles import FRONT_PRIOR, to_directions, to_vectors
-from earatlas.localization.detected_sources import given_others
 from earatlas.localization.onset_likelihood import (
     DirectionLogLikelihood,
     DirectSoundModel,
@@ -192,13 +191,8 @@ class OnsetBuffer:
         fine = np.flatnonzero(best_cells(L, self._settings.fine_cells)[self._sound.cells[1]])
         g = self.densities_at(self._sound.grid[fine])[used]
         best = int(components.log_likelihoods(m, g).argmax())
-        return given_others(
-            self._sound,
-            components.relocated(m, g[:, best]),
-            m,
-            (fine, g),
-            self.densities[used],
-            self._snr_db[used],
+        return components.relocated(m, g[:, best]).direction_log_likelihood(
+            m, self._sound, (fine, g), self.densities[used], self._snr_db[used]
         )
 
     def best_pair(self) -> Array | None:
@@ -259,10 +253,10 @@ class OnsetBuffer:
     def is_on_cone(self, track: OnlineTrack, vector: Array) -> bool:
         """Return whether a unit vector (3,) is on the cone of confusion of a track."""
         gap = abs(self.lateral_angle(vector) - self.lateral_angle(track.vector))
-        return bool(gap < self._settings.cone_degrees)
+        return bool(gap < self._settings.mixture.cone_degrees)
 
     def cone_mask(self, track: OnlineTrack) -> Mask:
         """Return the mask (G,) of directions on the cone of confusion of a track."""
         gaps = np.abs(self.lateral_angle(self.vectors) - self.lateral_angle(track.vector))
-        on_cone: Mask = gaps < self._settings.cone_degrees
+        on_cone: Mask = gaps < self._settings.mixture.cone_degrees
         return on_cone

@@ -355,7 +355,7 @@ class ConeDisambiguation:
             return
         v, other_likelihoods = mixture.weights, mixture.without(m)
         share = v @ mixture.responsibilities(m) / v.sum()
-        weight = float(np.clip(share, settings.initiation.mixture.min_weight, 1.0))
+        weight = float(np.clip(share, settings.buffer.mixture.min_weight, 1.0))
         if settled:
             likelihood = self._static_log_likelihoods(
                 track, len(tracks), v, other_likelihoods, weight

@@ -45,34 +45,19 @@ class OnsetBufferSettings:
     yaw_group_degrees: float = 2.0  # bins whose head yaws differ by less are evaluated together
     fine_cells: int = 24  # coarse directions that are refined for the posterior of a track
     gate_degrees: float = 12.0  # directions this close to a track belong to it
-    mixture: OnsetMixtureSettings = MIXTURE_SETTINGS  # of the bins in the buffer
-
-    @property
-    def cone_degrees(self) -> float:
-        """Difference of lateral angles on one cone of confusion."""
-        return self.mixture.cone_degrees
+    # Mixture of the bins in the buffer: mixing weights, required gains and cones of confusion
+    mixture: OnsetMixtureSettings = MIXTURE_SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
 class InitiationSettings:
     """Birth of a tentative track."""
 
-    first_nats_per_bin: float = 0.25  # gain that the first track needs
+    first_nats_per_bin: float = 0.25  # gain that the first track needs; others: see the mixture
     min_nats: float = 4.0  # total gain of a new track
     first_weight: float = 0.3  # mixing weight that the first source is searched with
     new_weight: float = 0.2  # the same for any further source
     interval_steps: int = 2  # between searches for new tracks
-    mixture: OnsetMixtureSettings = MIXTURE_SETTINGS  # mixing weights and gains of the tracks
-
-    @property
-    def nats_per_bin(self) -> tuple[float, ...]:
-        """Gain that the first, second, third and each further track needs, nats per bin."""
-        return self.first_nats_per_bin, *self.mixture.min_gain_nats
-
-    @property
-    def same_cone_nats_per_bin(self) -> float:
-        """Additional gain of a track on the cone of another one, nats per bin."""
-        return self.mixture.same_cone_nats
 
 
 @dataclass(frozen=True, slots=True)
