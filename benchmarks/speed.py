@@ -12,7 +12,7 @@ Parts, with their approximate CPU seconds on one core of 2.5 GHz:
     sources (25)       `separate` of 1 to 5 talkers, number not given
     directions (120)   learning of 1250 to 10,800 directions: CPU seconds, peak memory, accuracy
     durations (90)     recordings of 5 s to --minutes on the command line: CPU seconds, peak memory
-    peers (150)        AuxIVA, ILRMA, FastMNMF2; SRP-PHAT, MUSIC; GaussianMixture; LTSA
+    peers (200)        AuxIVA, ILRMA, FastMNMF2, T-ISS; SRP-PHAT, MUSIC; GaussianMixture; LTSA
 
 Without names, the first five are run, in about two minutes. The calibration loop (FFTs, matrix
 products, exponentials and Python calls) is measured before each part, so that machines compare.

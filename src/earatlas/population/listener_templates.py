@@ -166,7 +166,7 @@ class ListenerDirectSound(DirectSoundModel):
         for own, values in self.iter_table_values(self.log_densities, self.observed(bins), points):
             used = distinct(band[own])
             tables[used] += (v[own] * (band[own] == used[:, None])) @ values
-        beta, psi = self._template_loadings[rows], self._template_unexplained[rows]
+        beta, psi = self._loadings_at(rows), self._template_unexplained[rows]
         a, b, c = gaussian_factors(
             settings.inverse_temperature
             * tables.reshape(H, S, count).transpose(2, 0, 1).astype(np.float64),
@@ -210,11 +210,27 @@ class ListenerDirectSound(DirectSoundModel):
         return normalized
 
     @cached_property
-    def _template_loadings(self) -> Array:
-        """β_gh (G, H, J): loadings of what is not known about the listener."""
-        loadings = self.population.local_loadings(self.listener)[:, self._level_bands]
-        beta: Array = np.tensordot(self._gates, loadings, axes=1)
-        return beta
+    def _chart_loadings(self) -> Array:
+        """β_kh (K, H, J): loadings of what is not known about the listener."""
+        return self.population.local_loadings(self.listener)[:, self._level_bands]
+
+    @cached_property
+    def _template_loadings(self) -> tuple[Array, Mask]:
+        """β_gh (G, H, J), filled on demand, and which (G,) are filled."""
+        G = len(self._gates)
+        return np.empty((G, *self._chart_loadings.shape[1:])), np.zeros(G, dtype=bool)
+
+    def _loadings_at(self, rows: Indices) -> Array:
+        """Return β_gh (rows, H, J) of some templates."""
+        loadings, filled = self._template_loadings
+        missing = rows[~filled[rows]]
+        if len(missing):
+            gates = self._gates[missing]
+            charts = np.flatnonzero(gates.any(axis=0))  # the other products are zero
+            local = self._chart_loadings[charts]
+            loadings[missing] = np.tensordot(gates[:, charts], local, axes=1)
+            filled[missing] = True
+        return loadings[rows]
 
     @cached_property
     def _template_unexplained(self) -> Array:
