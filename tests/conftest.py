@@ -79,10 +79,18 @@ def learned_heads(
 def shared_voices() -> Iterator[None]:
     """Synthesize the voices of equal talkers once: every learning takes 0.7 s for them."""
     voices = vars(SyntheticTalkers)["voices"].func
-    shared = cached_property(lru_cache(maxsize=4)(voices))
+    shared = cached_property(lru_cache(maxsize=8)(voices))  # 25 MB each; a population needs five
     shared.__set_name__(SyntheticTalkers, "voices")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SyntheticTalkers, "voices", shared)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def coarse_pictures() -> Iterator[None]:
+    """Save pictures with few pixels, which takes half the time; no test looks at single pixels."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("earatlas.plotting.style.DOTS_PER_INCH", 40)
         yield
 
 

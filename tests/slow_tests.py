@@ -66,12 +66,14 @@ def pytest_collection() -> Iterator[None]:
     """Collect without garbage collection, and exclude the collected objects from later ones.
 
     Nothing that is imported becomes garbage, but it would be searched whenever the heap has grown.
+    Later collections are rarer than usual: they take 1 instead of 3 % of the time.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
         gc.enable()
 
 

@@ -46,11 +46,8 @@ def cases(ring: Path) -> dict[str, tuple[list[object], str]]:
 
 @pytest.mark.usefixtures("cached_learning")
 @pytest.mark.parametrize("case", list(cases(Path())))
-def test_overwriting_one_file(
-    run: Run, ring: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
+def test_overwriting_one_file(run: Run, ring: Path, tmp_path: Path, case: str) -> None:
     """A foreign file is kept unless forced; an own file is replaced, and its name is printed."""
-    monkeypatch.setattr("earatlas.plotting.style.DOTS_PER_INCH", 40)  # the pictures are not tested
     call, name = cases(ring)[case]
     file = tmp_path / name
     file.write_text("file,azimuth,elevation\nmine.wav,0,0\n")

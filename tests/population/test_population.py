@@ -24,7 +24,7 @@ from earatlas.population.chart_regression import ChartRegression, SharedCharts
 from earatlas.population.deviation_information import DeviationInformation, cue_information
 from earatlas.population.equalization import equalization_loadings
 from earatlas.population.learned_population import LearnedPopulation
-from earatlas.population.learning import learn_population_model
+from earatlas.population.learning import PopulationSettings, learn_population_model
 from earatlas.population.listener_templates import gaussian_factors
 from earatlas.population.membership import HeadProblem, Membership
 from earatlas.population.population import Listener, Population, fit_population
@@ -37,6 +37,8 @@ from earatlas.types import Array, field_values
 
 K, D, H, J, E, L = 3, 7, 4, 2, 1, 2  # coordinates: J of heads, E of the equalization
 BANDS = CueBands(np.array([0, 0, 1, 3, 1, 2, 3]))
+# For tests that do not depend on the calibration, which takes most of the time of learning
+FEW_HELD_OUT = PopulationSettings(folds=2, sounds_per_head=4)
 
 
 def small_population(rng: np.random.Generator, shared: float = 0.4) -> Population:
@@ -344,7 +346,7 @@ def test_heads_that_do_not_belong_are_reported() -> None:
     heads = [
         ea.Head(f"{n}", grid, ImpulseResponses(samples, rate)) for n, samples in enumerate(made)
     ]
-    learned = learn_population_model(heads, rooms=False)
+    learned = learn_population_model(heads, settings=FEW_HELD_OUT, rooms=False)
     problems = [member.problem for member in learned.members]
     assert problems[:5] == [None] * 5
     assert problems[5:] == [
@@ -366,7 +368,7 @@ def test_coarse_grids_have_larger_charts() -> None:
         ea.Head(f"turned by {turn}°", grid, ea.simulated_head(np.add(grid, (turn, 0))).responses())
         for turn in (-4.0, 0.0, 5.0)
     ]
-    learned = learn_population_model(heads, rooms=False)
+    learned = learn_population_model(heads, settings=FEW_HELD_OUT, rooms=False)
     spacing = 1.5 * heads[0].spacing_degrees
     assert learned.population.charts.width_degrees == pytest.approx(0.5 * spacing)
     assert all(member.problem is None for member in learned.members)
