@@ -21,6 +21,7 @@ import scipy
 
 import earatlas
 from earatlas.atlas import Atlas, learn
+from earatlas.code_hash import code_hash
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.ppam import calibration
 from earatlas.training import learn_head as training
@@ -29,10 +30,8 @@ from earatlas.training.learn_head import learn_head
 
 __all__ = ["LearnedHeads"]
 
-# Everything that learning may import (see the layers in pyproject.toml), and the file format.
-_PACKAGES = ("training", "localization", "ppam", "simulation", "hrtf", "features", "geometry")
-_FILES = ("container.py", "files.py", "errors.py", "types.py", "threads.py", "numerics.py",
-          "atlas.py", "atlas_format.py")  # fmt: skip
+# Modules that `code_hash` leaves out, because they change no number: those that write the file
+_FORMAT = ("container.py", "atlas.py", "atlas_format.py")
 
 
 class LearnedHeads:
@@ -57,13 +56,14 @@ class LearnedHeads:
 
 
 def code_fingerprint() -> str:
-    """Return a fingerprint of the code and of the numerical packages."""
+    """Return a fingerprint of what learning depends on, besides the head and the settings.
+
+    These are the code that it reaches, the data of the package (`people.atlas` has the deviations
+    of heads), the file format, and the numerical packages.
+    """
     package = Path(earatlas.__file__).parent
-    files = [package / name for name in _FILES]
-    files += sorted(
-        file for package_name in _PACKAGES for file in (package / package_name).rglob("*.py")
-    )
-    versions = [platform.python_version(), np.__version__, scipy.__version__]
+    files = [*(package / name for name in _FORMAT), *sorted((package / "data").iterdir())]
+    versions = [code_hash(learn_head), platform.python_version(), np.__version__, scipy.__version__]
     digest = hashlib.sha256(json.dumps(versions).encode())
     for file in files:
         digest.update(file.read_bytes())

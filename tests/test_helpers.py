@@ -1,6 +1,7 @@
 """Tests of the test helpers: commands in process, and the cache of learned heads."""
 
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -17,6 +18,7 @@ from learned_heads import LearnedHeads
 import earatlas as ea
 import earatlas.cli
 from earatlas.cli import console
+from earatlas.code_hash import reached_units
 from earatlas.localization.learned_head import MODEL_ARRAYS
 from earatlas.training.learn_head import learn_head
 
@@ -99,3 +101,33 @@ def test_head_is_learned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     heads.learn(ring, components=2, rooms=False, constrained=False)
     heads.learn(ring.subset(np.arange(12)), components=2, rooms=False)
     assert calls == [13, 13, 13, 12]
+
+
+@pytest.mark.parametrize("changed", ["code", "data"])
+def test_changed_learner_learns_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """Heads of other code or other data of the package are not used."""
+    before = learned_heads.code_fingerprint()
+    if changed == "code":
+        monkeypatch.setattr(learned_heads, "code_hash", lambda function: "other")
+    else:
+        (tmp_path / "data").mkdir()
+        for name in learned_heads._FORMAT:
+            shutil.copy(Path(ea.__file__).with_name(name), tmp_path)
+        for path in Path(ea.__file__).with_name("data").iterdir():
+            (tmp_path / "data" / path.name).write_bytes(path.read_bytes()[:-1])
+        monkeypatch.setattr(ea, "__file__", str(tmp_path / "__init__.py"))
+    assert LearnedHeads(tmp_path / "heads").folder.name != before
+
+
+def test_fingerprint_follows_what_learning_uses() -> None:
+    """The hash of the code of learning reaches the modules that compute, in every package."""
+    units = reached_units(learn_head)
+    for used in (
+        "ppam.em.EM.m_step", "parts.complete", "localization.onset_mixture.OnsetMixture",
+        "simulation.synthetic_speech.SyntheticTalkers.voices", "numerics.logsumexp",
+        "training.reverberant.ReverberantTrainingSettings", "packaged_atlases.PEOPLE_ATLAS",
+        "hrtf.interaural_templates.InterauralTemplates", "features.stft.stft",
+    ):  # fmt: skip
+        assert f"earatlas.{used}" in units, used

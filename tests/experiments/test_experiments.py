@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -422,6 +422,7 @@ OTHER = (None, "the paper's", "PPAM, ours, K = N/10", "MPLR, plain")  # methods
 WITH_FIGURES = ("table1", "table3", "figure3", "figure4", "figure8", "figure9", "rooms")
 
 
+@cache
 def rows_in_docs(name: str) -> list[dict[str, Any]]:
     """Return the rows of the page in the repository for the heads that its findings mention."""
     if not ROWS.is_dir():
