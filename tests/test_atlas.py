@@ -284,10 +284,10 @@ def test_held_out_statistics_of_a_noise_head(small_head: ea.Head) -> None:
     """
     from earatlas.hrtf.head import Head, MeasuredCues
 
-    layout = ea.CueLayout()
-    noisy = Head("n", small_head.directions, MeasuredCues(small_head.cues(), layout))
+    layout, head = ea.CueLayout(), small_head.subset(np.arange(0, 183, 2))
+    noisy = Head("n", head.directions, MeasuredCues(head.cues(), layout))
     talkers = SyntheticTalkers(layout.rate)
-    held_out, rendered = (held_out_statistics(h, layout, talkers) for h in (noisy, small_head))
+    held_out, rendered = (held_out_statistics(h, layout, talkers) for h in (noisy, head))
     np.testing.assert_array_equal(held_out.directions, rendered.directions)
     Q, Q_rendered = (sounds.statistics.counts for sounds in (held_out, rendered))
     assert np.corrcoef(Q.sum(axis=1), Q_rendered.sum(axis=1))[0, 1] > 0.9

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -22,6 +23,7 @@ from earatlas.hrtf.simulated import (
     simulated_responses,
 )
 from earatlas.packaged_atlases import EXAMPLE_ATLAS
+from earatlas.population.learning import PopulationSettings
 
 Run = Callable[..., CompletedProcess[str]]
 
@@ -73,7 +75,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
         scene.mixture.write(folder / "day" / f"{number}.wav")
     atlas = folder / "population.atlas"
     command = ["learn", "--population", folder / "heads", "-o", atlas, "--no-rooms", "--json"]
-    learned = in_process(*command)
+    with pytest.MonkeyPatch.context() as patch:  # the calibration takes most of the time
+        few = partial(PopulationSettings, folds=2, sounds_per_head=8)
+        patch.setattr("earatlas.population.learning.PopulationSettings", few)
+        learned = in_process(*command)
     assert learned.returncode == 0, learned.stderr
     return Files(folder, atlas, learned)
 
