@@ -35,8 +35,8 @@ from earatlas.localization.diagnostics import (
     HeadFit,
     RecordingDiagnosis,
     SourceDiagnosis,
+    with_findings,
 )
-from earatlas.localization.doubts import with_findings
 from earatlas.localization.head_rotation import (
     HeadMotion,
     Pose,

@@ -25,7 +25,7 @@ from earatlas.features.recording import Recording
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.posterior_summary import summarize_posteriors
 from earatlas.geometry.spaces import Sphere
-from earatlas.localization.doubts import with_findings
+from earatlas.localization.diagnostics import with_findings
 from earatlas.localization.head_rotation import (
     Pose,
     YawLike,

@@ -37,8 +37,7 @@ from earatlas.features.layout import Threshold
 from earatlas.features.recording import FileRecording, MemoryRecording, Recording
 from earatlas.files import output_folder
 from earatlas.geometry.spaces import Space
-from earatlas.localization.diagnostics import Doubt, RecordingDiagnosis
-from earatlas.localization.doubts import with_findings
+from earatlas.localization.diagnostics import Doubt, RecordingDiagnosis, with_findings
 from earatlas.localization.localizer import localize
 from earatlas.separation.assembly import OutputPlan, OutputSegment, SceneAssembler
 from earatlas.separation.demixing.dereverberation import explain_no_effect

@@ -19,7 +19,7 @@ from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.credible_region import grid_regions
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space, Sphere
-from earatlas.localization.doubts import DoubtKind
+from earatlas.localization.diagnostics import DoubtKind
 from earatlas.plotting.palette import ILD_LIMIT_DB, LEVEL_RANGE_DB, source_colour, text_colour
 from earatlas.plotting.posterior_maps import (
     PosteriorMap,
