@@ -11,8 +11,11 @@ from earatlas.features.reverberation import ReverberationEstimate
 from earatlas.geometry.angles import to_vectors
 from earatlas.localization.onset_mixture import SourceMixture
 from earatlas.parts import complete
+from earatlas.separation import pipeline
 from earatlas.separation.demixing.determined import DemixingSettings
 from earatlas.separation.demixing.speaker_similarity import SimilaritySettings, speaker_similarity
+from earatlas.separation.initialization import Initialization, SourceFit
+from earatlas.separation.model_order import fit_sources
 from earatlas.streaming.filterbank import Filterbank
 from earatlas.streaming.fir_demixing import FirDemixer
 from earatlas.streaming.online_steering import OnlineSteeringVectors, SteeringSettings
@@ -317,17 +320,48 @@ def test_motion_must_explain_more_than_a_second_source(
     assert moving(30.0, confirmed=True, moved=True)
 
 
-def test_two_talkers_on_one_cone_in_a_reverberant_room(
-    reverberant_atlas: ea.Atlas, atlas_head: ea.Head
-) -> None:
-    """Two talkers give two tracks, and one talker gives one."""
+@pytest.fixture(scope="module")
+def cone_scenes(atlas_head: ea.Head) -> dict[int, ea.SimulatedScene]:
+    """Return scenes of two talkers on one cone of confusion in a room, and of one, by number."""
     known = to_vectors(atlas_head.directions)
     requested = to_vectors(np.array([[50.0, -20.0], [110.0, 30.0]]))
     pair = atlas_head.directions[(requested @ known.T).argmax(axis=1)]
     sounds = [ea.synthetic_speech(7.0, seed=seed) for seed in (3, 4)]
     room = ea.Room(t60_seconds=0.3)
-    for count in (2, 1):
-        scene = ea.render_scene(atlas_head, sounds[:count], pair[:count], room=room)
+    return {
+        count: ea.render_scene(atlas_head, sounds[:count], pair[:count], room=room)
+        for count in (2, 1)
+    }
+
+
+@pytest.mark.parametrize("count", [2, 1])
+def test_signals_of_a_recording_decide_about_two_talkers(
+    reverberant_atlas: ea.Atlas,
+    cone_scenes: dict[int, ea.SimulatedScene],
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two talkers whom the onsets count as one are found by their signals; one talker stays one."""
+
+    def fit_one(start: Initialization, n_sources: int | None) -> SourceFit:
+        return fit_sources(start, n_sources or 1)
+
+    monkeypatch.setattr(pipeline, "fit_sources", fit_one)
+    scene = cone_scenes[count]
+    found = reverberant_atlas.separate(scene.mixture)
+    assert len(found.sources) == count
+    assert len(reverberant_atlas.separate(scene.mixture, n_sources=1).sources) == 1
+    short = ea.Audio(scene.mixture.samples[:, : 2 * RATE], RATE)
+    assert len(reverberant_atlas.separate(short).sources) == 1
+    signals = np.stack([source.audio.samples for source in found.sources])
+    np.testing.assert_allclose(signals.sum(axis=0), scene.mixture.samples, atol=1e-9)
+
+
+def test_two_talkers_on_one_cone_in_a_reverberant_room(
+    reverberant_atlas: ea.Atlas, cone_scenes: dict[int, ea.SimulatedScene]
+) -> None:
+    """Two talkers give two tracks, and one talker gives one."""
+    for count, scene in cone_scenes.items():
         live = reverberant_atlas.live()
         report = live.push(scene.mixture.samples)
         assert sum(source.confirmed for source in report.sources) == count
