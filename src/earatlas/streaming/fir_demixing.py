@@ -83,7 +83,7 @@ _ANECHOIC = FirSettings(
     fit_steps=0,
 )
 _REVERBERANT = FirSettings(
-    DemixingSettings(((9, 3),) * 3, ((9, 3),)),
+    DemixingSettings(((17, 1),) * 3, ((17, 1),)),
     frames_per_window=8,
     side_seconds=np.inf,  # half of the windows from which they are estimated
     fade_fraction=1 / 6,
