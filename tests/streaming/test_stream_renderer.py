@@ -210,7 +210,7 @@ def test_kept_frames_match_the_mask_frames() -> None:
     ending = np.concatenate(list(blocks[28:36]), axis=1)  # the eight hops up to the 36th
     left, right = np.fft.rfft(ending * window)[:, 1:]
     across = left * right.conj()
-    last = steering._frames.values[..., -1]
+    last = steering._frames.moments.parts[-1][..., -1]
     expected = np.stack([abs(left) ** 2, abs(right) ** 2, across.real, across.imag], axis=1)
     np.testing.assert_allclose(last, expected, rtol=1e-5, atol=1e-5)
     assert (

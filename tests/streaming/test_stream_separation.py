@@ -5,7 +5,7 @@ import pytest
 
 from earatlas.parts import complete
 from earatlas.separation.demixing.determined import DemixingSettings, SecondMoments
-from earatlas.streaming.filterbank import Filterbank, RecentFrames, normalized_moments
+from earatlas.streaming.filterbank import Filterbank, RecentFrames
 from earatlas.streaming.fir_demixing import (
     FirDemixer,
     FirFilterBank,
@@ -40,23 +40,28 @@ def update_steering(
 
 
 def test_recent_frames_are_ordered_and_normalized() -> None:
-    """Moments are those of the last frames, for few and for many frames."""
+    """Moments are those of the last frames, for few and for many frames and blocks of frames."""
     rng = np.random.default_rng(12)
-    frames = rng.normal(size=(17, 2, 5)) + 1j * rng.normal(size=(17, 2, 5))
+    frames = rng.normal(size=(83, 2, 5)) + 1j * rng.normal(size=(83, 2, 5))
     ear_levels = rng.uniform(1, 3, size=(2, 5))
-    recent = RecentFrames(5, 4)
+    recent = RecentFrames(5, 37)
     for count, frame in enumerate(frames, start=1):
+        earlier = recent.moments
+        before = [part.copy() for part in earlier.parts]
         recent.append(frame)
-        T = min(count, 4)
-        assert len(recent) == T
+        for part, values in zip(earlier.parts, before, strict=True):
+            np.testing.assert_array_equal(part, values)  # views stay valid
+        T = min(count, 37)
+        assert len(recent) == len(recent.moments) == T
         recent_frames = frames[count - T : count] / ear_levels
         X: Complex = np.asarray(recent_frames.transpose(1, 2, 0), dtype=np.complex128)
         oracle = SecondMoments.from_spectra(X).values
         np.testing.assert_allclose(
-            normalized_moments(recent.values, ear_levels).values, oracle, rtol=1e-4, atol=1e-5
+            recent.moments.normalized(ear_levels).values, oracle, rtol=1e-4, atol=1e-5
         )
-        lowest = normalized_moments(recent.values[:3], ear_levels[:, :3]).values
-        np.testing.assert_allclose(lowest, oracle[:3], rtol=1e-4, atol=1e-5)
+        last = recent.moments.last(T // 2 + 1, 3).normalized(ear_levels[:, :3]).values
+        expected = oracle[:3, :, T - T // 2 - 1 :]
+        np.testing.assert_allclose(last, expected, rtol=1e-4, atol=1e-5)
 
 
 def convolved(h: Array, x: Array, n_future: int) -> Array:

@@ -47,8 +47,8 @@ from earatlas.separation.demixing.underdetermined import (
     underdetermined_steering_vectors,
 )
 from earatlas.separation.demixing.wiener import WienerSettings, estimate_diffuse_to_direct
-from earatlas.streaming.filterbank import Filterbank, RecentFrames, normalized_moments
-from earatlas.types import Array, Complex, Indices, Mask, Single
+from earatlas.streaming.filterbank import Filterbank, FrameMoments, RecentFrames
+from earatlas.types import Array, Complex, Indices, Mask
 
 __all__ = [
     "OnlineSteeringVectors",
@@ -126,7 +126,7 @@ class SteeringUpdate:
     n_masked: int  # frequencies with masks
     keep_identity: bool
     max_phase_hz: float  # frequency up to which the masks rest on phases
-    frames: Single  # (F, 4, T) moments of all recent frames
+    frames: FrameMoments  # of all T recent frames
     kept_hops: Indices  # (T,) hops at which they ended, relative to the present (0)
     n_valid: int  # frames since the last motion
     n_new: int  # frames since the last update that was applied
@@ -149,7 +149,7 @@ class SteeringUpdate:
         T = self.n_used(q)
         if len(self.track_ids) < 2 or self.settings.min_frames > T:
             return SteeringEstimate(self.track_ids, None, self.ear_levels, n_new=self.n_new)
-        yield self.frames.shape[0] * T
+        yield len(self.frequencies_hz) * T
         moments = self.moments(T)
         masks: Array | None = None if q is None else np.asarray(q[..., -T:], dtype=np.float32)
         pair, vectors = None, None
@@ -224,10 +224,7 @@ class SteeringUpdate:
 
     def moments(self, T: int, n_low: int | None = None) -> SecondMoments:
         """Return the normalized moments of the last T frames, at the lowest `n_low` frequencies."""
-        low = slice(None, n_low)
-        return normalized_moments(
-            self.frames[low, :, len(self.kept_hops) - T :], self.ear_levels[:, low]
-        )
+        return self.frames.last(T, n_low).normalized(self.ear_levels[:, :n_low])
 
     def power_fractions(self, A: Complex) -> Array:
         """Return the power fractions (2, F, T) of a pair in all recent frames."""
@@ -236,7 +233,13 @@ class SteeringUpdate:
     def covariances(self) -> Complex:
         """Return the covariances Φ (F + 1, 2, 2) of the recent frames, from 0 Hz on."""
         F, T = len(self.frequencies_hz), len(self.kept_hops)
-        (Phi,) = SecondMoments(np.asarray(self.frames)).covariances(np.full((1, F, T), 1 / T))
+        Phi = np.zeros((F, 2, 2), dtype=np.complex128)
+        for part in self.frames.parts:
+            moments, weights = (
+                SecondMoments(np.asarray(part)),
+                np.full((1, F, part.shape[-1]), 1 / T),
+            )
+            Phi += moments.covariances(weights)[0]
         return np.concatenate([Phi[:1], Phi])
 
     def diffuse_to_direct(self, A: Complex, T: int, settings: WienerSettings) -> float:
@@ -382,7 +385,7 @@ class OnlineSteeringVectors:
             n_masked=self.n_mask_frequencies,
             keep_identity=self._keep_identity,
             max_phase_hz=self._max_phase_hz,
-            frames=self._frames.values,
+            frames=self._frames.moments,
             kept_hops=self.kept_hops,
             n_valid=self._n_valid_frames(forgetting),
             n_new=self._n_new_frames,
