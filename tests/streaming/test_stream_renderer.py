@@ -7,7 +7,7 @@ import earatlas as ea
 from earatlas.parts import SpreadComputation, complete
 from earatlas.streaming.online_steering import SteeringSettings
 from earatlas.streaming.renderer import LatencyProfile, StreamRenderer
-from earatlas.streaming.stages import RenderStage, TrackPositions
+from earatlas.streaming.stages import RenderStage, TrackPositions, _UpdateStep
 from earatlas.types import Array
 
 FREQUENCIES_HZ = np.arange(1.0, 65.0) * 62.5
@@ -141,6 +141,53 @@ def test_filters_for_other_rows_are_dropped() -> None:
     assert renderer.needs_frame_masks
 
 
+def test_prepared_windows_contain_every_hop() -> None:
+    """Hops that arrive while windows are computed, and before their first update, are not lost."""
+    rng = np.random.default_rng(33)
+    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
+    render_noise(renderer, rng, (), 30)
+    begun = renderer.recent_windows_parts(reverberant=True)
+    render_noise(renderer, rng, (), 3)
+    computed = complete(begun)
+    render_noise(renderer, rng, (), 2)
+    renderer.prepare(*computed)
+    render_noise(renderer, rng, (), 4)
+    at_once, _ = complete(renderer.recent_windows_parts(reverberant=True))
+    prepared = renderer.newest_windows
+    for found, expected in (
+        (prepared.demixer.steering, at_once.demixer.steering),
+        (prepared.fir_demixer.steering, at_once.fir_demixer.steering),
+    ):
+        np.testing.assert_array_equal(found._frames.values, expected._frames.values)
+        np.testing.assert_array_equal(found.kept_hops, expected.kept_hops)
+
+
+def test_removed_track_ends_the_fir_output() -> None:
+    """FIR filters separate a pair, so a track that remains alone is rendered by masks."""
+    rng = np.random.default_rng(34)
+    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
+    render_noise(renderer, rng, (), 30)
+    update(renderer, {7: 2, 9: 0}, random_masks(renderer, rng, 2), 0.0)
+    render_noise(renderer, rng, (2, 0), 1)
+    assert not renderer.needs_frame_masks
+    renderer.keep_only((7,))
+    assert renderer.needs_frame_masks
+
+
+def test_motion_voids_the_fir_filters() -> None:
+    """Those of a pair that has moved are estimated anew, without the frames before the motion."""
+    rng = np.random.default_rng(35)
+    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
+    render_noise(renderer, rng, (), 60)
+    update(renderer, {7: 2, 9: 0}, random_masks(renderer, rng, 2), 0.0)
+    steering = renderer.newest_windows.fir_demixer.steering
+    assert steering.n_updates((7, 9)) == 1
+    before = steering.begin_update((7, 9), 0.0).n_valid
+    update(renderer, {7: 2, 9: 0}, random_masks(renderer, rng, 2), 0.9)
+    assert steering.n_updates((7, 9)) == 0
+    assert steering.begin_update((7, 9), 0.0).n_valid < before
+
+
 def test_change_of_pair_is_crossfaded() -> None:
     """If a track of the pair is replaced, no signal jumps, and FIR filters return."""
     rng = np.random.default_rng(15)
@@ -227,3 +274,8 @@ def test_motion_before_a_dropped_update_counts_for_the_next() -> None:
     stage.begin_update(TrackPositions(place, {1: 0.2, 2: 0.1}), reverberant=True)
     assert stage._update is not None
     assert stage._update.positions.forgetting == pytest.approx({1: 0.6, 2: 0.1})
+    # An update that is dropped later has already forgotten what the motion voids.
+    stage._update.step = _UpdateStep.FILTERS
+    stage.select([], 2.0, reverberant=False)
+    stage.begin_update(TrackPositions(place, {1: 0.2, 2: 0.1}), reverberant=False)
+    assert stage._update.positions.forgetting == pytest.approx({1: 0.2, 2: 0.1})
