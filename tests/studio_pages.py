@@ -88,7 +88,7 @@ class Page:
     def wait(self, submitted: dict[str, Any]) -> dict[str, Any]:
         """Wait until a submitted job has ended, and return it; each request takes some CPU time."""
         own = self.session.jobs[submitted["job"]]
-        for _ in range(3000):
+        for _ in range(15_000):  # five minutes: drawing takes one on a very busy machine
             if own.ended:
                 job: dict[str, Any] = self.get(f"jobs/{submitted['job']}").json()
                 return job

@@ -319,8 +319,8 @@ def start_server() -> LiveServer:
 def test_tracks_and_sound_over_sockets() -> None:
     """Vectors are as in ODAS (x front, y left, z up); sound comes in whole messages."""
     server = start_server()
-    tracks = socket.create_connection(("127.0.0.1", server.tracks.port), timeout=5)
-    sound = socket.create_connection(("127.0.0.1", server.tracks.port + 1), timeout=5)
+    tracks = socket.create_connection(("127.0.0.1", server.tracks.port), timeout=60)
+    sound = socket.create_connection(("127.0.0.1", server.tracks.port + 1), timeout=60)
     x = np.array([[0.5, -0.5, 0.25], [0.0, 0.125, 2.0]])
     report = LiveReport(1.0, 7, (source(3, samples=x, direction=np.array([90.0, 30.0])),))
     server.send_tracks(report)

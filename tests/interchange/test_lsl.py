@@ -55,12 +55,12 @@ def test_inlet_reads_tracks_and_markers() -> None:
         pytest.skip("this machine does not pass on the multicast messages of LSL")
     tracks, markers = (pylsl.StreamInlet(found[one]) for one in (name, f"{name}-markers"))
     for inlet in (tracks, markers):
-        inlet.open_stream(timeout=5.0)
+        inlet.open_stream(timeout=60.0)
     before = pylsl.local_clock()
     sink.send(LiveReport(1.0, 0, (live_source(5, (30.0, -5.0)),)))
     sink.send(LiveReport(1.5, 0, ()))
-    samples = [tracks.pull_sample(timeout=5.0) for _ in range(2)]
-    words = [markers.pull_sample(timeout=5.0) for _ in range(2)]
+    samples = [tracks.pull_sample(timeout=60.0) for _ in range(2)]
+    words = [markers.pull_sample(timeout=60.0) for _ in range(2)]
     np.testing.assert_allclose(samples[0][0][:6], [5, 30, -5, 4, -20, 1])
     assert np.isnan(samples[0][0][6:]).all()
     assert np.isnan(samples[1][0]).all()

@@ -98,7 +98,7 @@ def message(address: str, *arguments: float) -> OscMessage:
 def wait_for(receiver: OscYawReceiver, count: int) -> list[float | None]:
     """Return at least `count` yaws, as they arrive."""
     found: list[float | None] = []
-    for _ in range(500):
+    for _ in range(6000):
         found += receiver.receive()
         if len(found) >= count:
             break
