@@ -25,7 +25,7 @@ __all__ = [
     "pytest_sessionfinish",
 ]
 
-LIMIT = 0.15  # seconds; the other tests take about 20 s on two cores, mostly for imports
+LIMIT = 0.1  # seconds; the other tests take about 15 s on two cores, mostly for imports
 LIST = Path(__file__).with_name("slow.txt")
 # The two workers start with these files, which learn heads that other files need.
 _FIRST = ("tests/test_atlas.py", "tests/test_readme.py")
