@@ -4,7 +4,8 @@ Parts: people (a population atlas, people outside of it: not adapted, adapted fr
 talkers, and with 10 labelled ones), recordings (the same with `Atlas.localize`, anechoic and in a
 simulated room), separation (two talkers of a person outside of it, against the person's own atlas),
 refusal (a KU100 with the atlas of people), foreign (dummy heads with the atlas of people),
-listeners (adaptation to one listener, and to two of them),
+listeners (adaptation to one listener, and to two of them), rooms (adaptation to talkers in a random
+room, judged without reverberation and in another random room),
 laboratory (people outside of it as other laboratories would measure them: `other_laboratory`),
 reseated (a KEMAR that was set up again), mismatch
 (atlases of other heads), fit (which of 8 heads made a recording), size (of the atlas file).
@@ -44,7 +45,7 @@ from earatlas.types import Array
 
 PARTS = (
     "people", "recordings", "separation", "refusal", "listeners", "foreign", "laboratory",
-    "reseated", "fit", "size", "mismatch",
+    "reseated", "fit", "size", "mismatch", "rooms",
 )  # fmt: skip
 # They need its atlas.
 POPULATION_PARTS = set(PARTS) - {"reseated", "fit", "mismatch"}
@@ -206,6 +207,33 @@ def judge_recordings(atlas: PopulationAtlas, heads: list[ea.Head], count: int) -
                 name = f"{place}, {state}"
                 errors.add(name, truths, [used.localize(one) for one in recordings])
                 errors.add(f"{name}, without onsets", truths, localized(used, statistics))
+    errors.print()
+
+
+def random_room(rng: np.random.Generator) -> ea.Room:
+    """Return a room of random size with a T60 of 0.3 to 0.6 s, for talkers at 1.5 m."""
+    size = rng.uniform((4.0, 3.6, 3.3), (8.0, 6.5, 3.8))
+    x, y = (float(rng.uniform(1.7, side - 1.7)) for side in size[:2])
+    t60 = float(rng.uniform(0.3, 0.6))
+    return ea.Room((float(size[0]), float(size[1]), float(size[2])), t60, (x, y, 1.65))
+
+
+def judge_rooms(atlas: PopulationAtlas, heads: list[ea.Head], count: int) -> None:
+    """Print errors of `Atlas.localize` before and after adaptation to talkers in a room."""
+    errors = Errors()
+    for number, head in enumerate(heads):
+        rng = np.random.default_rng((70, number))
+        own, other = random_room(rng), random_room(rng)
+        recorded = recorded_talkers(head, ADAPTATION_UNLABELLED, own, 7100 + number)[1]
+        states = {"not adapted": atlas}
+        for used in (15, ADAPTATION_UNLABELLED):
+            states[f"{used} in a room"], found = atlas.adapt(recorded[:used])
+            print(f"{head.name}, T60 {own.t60_seconds:.2f} s, {used}: {found}", flush=True)
+        for place, room in (("anechoic", None), ("another room", other)):
+            truths, recordings = recorded_talkers(head, count, room, 7200 + number)
+            for state, adapted in states.items():
+                localized = [adapted.localize(one) for one in recordings]
+                errors.add(f"{place}, {state}", truths, localized)
     errors.print()
 
 
@@ -393,6 +421,8 @@ def main() -> None:
         judge_people(atlas, [ea.read_sofa(path) for path in test_files], options.count)
     if "recordings" in options.parts:
         judge_recordings(atlas, [ea.read_sofa(path) for path in test_files], options.count)
+    if "rooms" in options.parts:
+        judge_rooms(atlas, [ea.read_sofa(path) for path in test_files], options.count)
     if "separation" in options.parts:
         judge_separation(atlas, [ea.read_sofa(path) for path in test_files[:2]], 4)
     if "refusal" in options.parts:

@@ -24,10 +24,6 @@ from earatlas.features.audio import Audio
 from earatlas.features.audio_files import read_audio
 from earatlas.features.input_samples import check_audio
 from earatlas.features.layout import CueLayout
-from earatlas.features.onset_detector import OnsetDetector
-from earatlas.features.recording import MemoryRecording
-from earatlas.features.statistics import CueStatistics, LevelStatistics
-from earatlas.features.stft import stft
 from earatlas.hrtf.head import Head
 from earatlas.localization.head_mismatch import HeadMismatch
 from earatlas.packaged_atlases import PEOPLE_ATLAS
@@ -131,8 +127,8 @@ class PopulationAtlas(Atlas, LearnedPopulation):
         ----------
         recordings : sequence of Audio, str or Path
             Recordings of one source at a time, from several directions. Those that cannot be used,
-            for example because they are silent, are left out with a warning. Reverberant ones are
-            left out, too; `Adaptation.reverberant` counts them.
+            for example because they are silent, are left out with a warning. Of reverberant ones,
+            only the onsets are used; `Adaptation.reverberant` counts them.
         labels : sequence of array_like or None, optional
             Azimuth and elevation in degrees of each recording, or None where it is unknown.
 
@@ -153,13 +149,16 @@ class PopulationAtlas(Atlas, LearnedPopulation):
         EaratlasWarning
             For each recording that is left out.
         """
-        from earatlas.population.adaptation_report import adapt_to_recordings
+        from earatlas.population.adaptation import ListenerClue
+        from earatlas.population.adaptation_report import adapt_to_clues
+        from earatlas.population.listener_clues import ClueMaker, UnusableSound
 
         given = _check_labels(labels, _check_recordings(recordings))
-        sounds: list[CueStatistics] = []
-        directions: list[Array | None] = []
+        unknown = self if self.listener is None else self.for_listener(None)
+        clue_maker = ClueMaker(unknown)
+        clues: list[ListenerClue] = []
         skipped: list[str] = []
-        reverberant = 0
+        several = 0
         with single_threaded_blas():
             for recording, label in zip(recordings, given, strict=True):
                 try:
@@ -168,17 +167,19 @@ class PopulationAtlas(Atlas, LearnedPopulation):
                 except InputError as error:
                     skipped.append(str(error))
                     continue
-                anechoic = [part for part in parts if not self._is_reverberant(part)]
-                reverberant += len(parts) - len(anechoic)
-                sounds += [_statistics(part, self.layout) for part in anechoic]
-                directions += [label] * len(anechoic)
+                for part in parts:
+                    clue = clue_maker.clue(part, label)
+                    if isinstance(clue, ListenerClue):
+                        clues.append(clue)
+                    else:
+                        several += clue is UnusableSound.SEVERAL_SOURCES
             if skipped and len(skipped) == len(recordings):
                 raise InputError(
                     f"recordings must contain sound, got {len(skipped)} that cannot be used. The "
                     f"first problem is: {skipped[0]}"
                 )
-            found = adapt_to_recordings(self.population, self.calibration, sounds, directions)
-            found = replace(found, reverberant=reverberant)
+            found = adapt_to_clues(self.population, self.calibration, clues)
+            found = replace(found, several_sources=several)
         for problem in skipped:
             warnings.warn(
                 f"A recording is left out of the adaptation. {problem}",
@@ -192,15 +193,6 @@ class PopulationAtlas(Atlas, LearnedPopulation):
             accuracy=None,  # it was measured without adaptation
             about=self.about | {"adaptation": found.to_dict()},
         ), found
-
-    def _is_reverberant(self, audio: Audio) -> bool:
-        """Whether the cues of a recording contain a room; False without models for rooms."""
-        if self.reverberant_localizer is None:
-            return False
-        detector = OnsetDetector(self.reverberant_localizer.direct_sound.onset_settings)
-        detector.push(audio.samples)
-        detector.finish()
-        return detector.bins().reverberation.reverberant
 
     def save(self, path: str | Path) -> Path:
         """Write the atlas to one file, without loss.
@@ -315,6 +307,7 @@ def compare_heads(recording: Audio | str | Path, atlases: Sequence[Atlas]) -> li
     [1, 0]
     """
     from earatlas.population.comparison import compare_learned_heads
+    from earatlas.population.listener_clues import recording_statistics
 
     for atlas in atlases[1:]:
         if atlas.layout != atlases[0].layout:
@@ -324,7 +317,7 @@ def compare_heads(recording: Audio | str | Path, atlases: Sequence[Atlas]) -> li
                 f"'{names[1]}', which differ in it. Learn them with the same settings."
             )
     audio = recording if isinstance(recording, Audio) else read_audio(recording)
-    return compare_learned_heads(_statistics(audio, atlases[0].layout), atlases)
+    return compare_learned_heads(recording_statistics(audio, atlases[0].layout), atlases)
 
 
 def _check_recordings(recordings: Sequence[Audio | str | Path]) -> int:
@@ -377,14 +370,6 @@ def _check_labels(labels: Sequence[ArrayLike | None] | None, count: int) -> list
             )
         checked.append(direction)
     return checked
-
-
-def _statistics(audio: Audio, layout: CueLayout) -> CueStatistics:
-    """Return the cue statistics of a recording."""
-    levels = LevelStatistics(layout)
-    blocks = [block.samples for block in MemoryRecording(audio).without_dc_offset().blocks(layout)]
-    levels.push(stft(np.concatenate(blocks, axis=1), layout.window, layout.hop))
-    return levels.statistics()
 
 
 def _segments(audio: Audio) -> list[Audio]:

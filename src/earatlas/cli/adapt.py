@@ -28,7 +28,7 @@ app = command_app()
 _REMEDIES = {
     AdaptationVerdict.NO_GAIN: "Use the atlas as it is, or add recordings.",
     AdaptationVerdict.OTHER_HEAD: "Measure this head, or learn a population of such heads.",
-    AdaptationVerdict.TOO_FEW: "Record more talkers, one at a time, outdoors or close to them.",
+    AdaptationVerdict.TOO_FEW: "Record more talkers, one at a time.",
     AdaptationVerdict.ONE_DIRECTION: "Add recordings from other directions.",
     AdaptationVerdict.MIRRORED_LABELS: "Exchange the channels, or negate the azimuths: positive "
     "ones are to the left.",

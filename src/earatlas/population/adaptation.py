@@ -29,10 +29,11 @@ from earatlas.features.statistics import CueStatistics
 from earatlas.numerics import logsumexp
 from earatlas.population.deviation_information import DeviationInformation, cue_information
 from earatlas.population.population import Listener, Population
+from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.types import Array, Indices
 
-__all__ = ["AdaptationSettings", "ListenerClue", "adapt_listener"]
+__all__ = ["AdaptationSettings", "ListenerClue", "adapt_listener", "is_observed"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class AdaptationSettings:
     max_directions: int = 40  # possible directions of a recording
     max_gap_nats: float = 12.0  # less probable directions are impossible
     label_degrees: float = 3.0  # standard deviation of given directions
+    min_observed: float = 40.0  # observed cues of a usable recording, in effective cues
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,8 @@ class ListenerClue:
     shares: Array  # (J,) ρ of the population
     label_gain: float = np.nan  # log Bayes factor of the given direction against any direction
     mirrored_gain: float = np.nan  # the same of its mirror image
+    # Effective statistics of a whole recording; None: those of its onsets were used
+    cues: CueStatistics | None = None
 
     @classmethod
     def of_cues(
@@ -77,6 +81,32 @@ class ListenerClue:
         labels = cls._labels(directions, logs, label, population, settings)
         charts = _likely(logs + labels.log_labels, settings)
         found = cue_information(population, prior, sound, charts)
+        return replace(labels, found=found, log_labels=labels.log_labels[charts], cues=sound)
+
+    @classmethod
+    def of_onsets(
+        cls,
+        population: Population,
+        prior: ListenerPPAM,
+        onsets: CueStatistics,
+        log_posterior: Array,
+        label: Array | None = None,
+        settings: AdaptationSettings | None = None,
+    ) -> ListenerClue:
+        """Return the clue of effective statistics of onsets in a room.
+
+        `log_posterior` (K,) is that of the directions for an unknown listener. It replaces what the
+        statistics say about them, which is less; relative to it, they say how likely a listener is.
+        """
+        settings = settings or AdaptationSettings()
+        none = np.zeros((0, 0))
+        every = DeviationInformation(prior.centres, log_posterior, none, none)
+        labels = cls._labels(every, log_posterior, label, population, settings)
+        charts = _likely(log_posterior + labels.log_labels, settings)
+        found = cue_information(population, prior, onsets, charts)
+        # The evidence for an unknown listener becomes the posterior.
+        constants = found.constants + log_posterior[charts] - found.log_evidence()
+        found = replace(found, constants=constants)
         return replace(labels, found=found, log_labels=labels.log_labels[charts])
 
     @classmethod
@@ -150,6 +180,14 @@ def adapt_listener(
         covariance = np.asarray(np.linalg.inv(0.5 * (precision + precision.T)), dtype=np.float64)
         listener = Listener(covariance @ information, covariance)
     return listener
+
+
+def is_observed(
+    effective: CueStatistics, calibration: Calibration, settings: AdaptationSettings | None = None
+) -> bool:
+    """Whether the effective statistics (D,) of a recording contain enough sound."""
+    settings = settings or AdaptationSettings()
+    return float(effective.counts.sum()) * calibration.temperature >= settings.min_observed
 
 
 def _likely(logs: Array, settings: AdaptationSettings) -> Indices:

@@ -19,13 +19,24 @@ import numpy as np
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.spaces import Sphere
-from earatlas.population.adaptation import AdaptationSettings, ListenerClue, adapt_listener
+from earatlas.population.adaptation import (
+    AdaptationSettings,
+    ListenerClue,
+    adapt_listener,
+    is_observed,
+)
 from earatlas.population.population import Listener, Population
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.listener_model import ListenerPPAM
 from earatlas.types import Array
 
-__all__ = ["Adaptation", "AdaptationVerdict", "VerdictSettings", "adapt_to_recordings"]
+__all__ = [
+    "Adaptation",
+    "AdaptationVerdict",
+    "VerdictSettings",
+    "adapt_to_clues",
+    "adapt_to_recordings",
+]
 
 
 class AdaptationVerdict(StrEnum):
@@ -34,7 +45,7 @@ class AdaptationVerdict(StrEnum):
     ADAPTED = "adapted"
     NO_GAIN = "recordings that were held out did not become more probable"
     OTHER_HEAD = "the recordings fit no head of this population, or have several sources at once"
-    TOO_FEW = "too few recordings with sound and without reverberation"
+    TOO_FEW = "too few recordings with sound of one source"
     ONE_DIRECTION = "all recordings come from one direction"
     TWO_LISTENERS = "the first and the second half of the recordings have different listeners"
     MIRRORED_LABELS = "the labels fit better with left and right exchanged"
@@ -46,10 +57,10 @@ class VerdictSettings:
     """Settings of the verdict. Evidence: docs/figures/settings/population.md, "verdict"."""
 
     min_recordings: int = 5  # usable ones
-    min_observed: float = 40.0  # observed cues of a usable recording, in effective cues
     max_residual_ratio: float = 2.0  # median over the recordings; above, it is another head
     min_gain_errors: float = 2.0  # gain over its standard error
     min_gain_per_entropy: float = 1.5  # gain over the entropy of the direction; KU100 up to 1.4
+    min_onset_gain_per_entropy: float = 0.38  # the same in rooms; KU100 up to 0.36
     min_range_degrees: float = 15.0  # median distance of best directions from their centre
     max_mirrored_gain: float = 1.0  # nats per label by which its mirror image may fit better
     min_label_gain: float = 0.0  # nats per label; a random direction has less than 0
@@ -73,9 +84,13 @@ class Adaptation:
     gain_nats : float
         Mean log evidence of a held-out recording, after minus before.
     residual_before, residual_after : float
-        Median normalized residual, as a ratio to the largest usual one.
+        Median normalized residual of recordings without reverberation, as a ratio to the largest
+        usual one; NaN if there are none.
     reverberant : int
-        Number of recordings or segments that were left out because they are reverberant.
+        Number of usable recordings or segments that are reverberant, of which the onsets are used.
+    several_sources : int
+        Number of recordings or segments that were left out: their onsets are those of several
+        sources.
 
     Examples
     --------
@@ -90,16 +105,16 @@ class Adaptation:
     listener: Listener  # the unknown listener unless the verdict is ADAPTED
     recordings: int  # usable ones
     gain_nats: float  # mean log evidence of a held-out recording, after minus before
-    residual_before: float  # median ratio to the largest usual residual; NaN: too few
+    residual_before: float  # median ratio to the largest usual residual; NaN: not measured
     residual_after: float
-    reverberant: int = 0  # recordings that were left out because they are reverberant
+    reverberant: int = 0  # usable recordings that are reverberant
+    several_sources: int = 0  # recordings that were left out: several sources at once
 
     def __repr__(self) -> str:
-        return (
-            f"Adaptation({self.verdict.name}, {self.recordings} recordings, "
-            f"{self.gain_nats:+.2f} nats, residual {self.residual_before:.2f} to "
-            f"{self.residual_after:.2f})"
-        )
+        text = f"{self.verdict.name}, {self.recordings} recordings, {self.gain_nats:+.2f} nats"
+        if not np.isnan(self.residual_before):
+            text += f", residual {self.residual_before:.2f} to {self.residual_after:.2f}"
+        return f"Adaptation({text})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict and the measures as JSON values; NaN becomes None.
@@ -107,7 +122,8 @@ class Adaptation:
         Returns
         -------
         dict
-            `verdict`, `segments`, `reverberant`, `gain_nats`, `fit_before` and `fit_after`.
+            `verdict`, `segments`, `reverberant`, `several_sources`, `gain_nats`, `fit_before` and
+            `fit_after`.
         """
         fits = (self.residual_before, self.residual_after)
         before, after = (None if np.isnan(fit) else round(fit, 3) for fit in fits)
@@ -115,6 +131,7 @@ class Adaptation:
             "verdict": self.verdict.name.lower(),
             "segments": self.recordings,
             "reverberant": self.reverberant,
+            "several_sources": self.several_sources,
             "gain_nats": round(self.gain_nats, 3),
             "fit_before": before,
             "fit_after": after,
@@ -136,22 +153,34 @@ def adapt_to_recordings(
     limits: VerdictSettings | None = None,
 ) -> Adaptation:
     """Adapt to the statistics (D,) of recordings, with directions where they are known."""
-    limits = limits or VerdictSettings()
-    unknown, prior = population.unknown_listener, population.model()
+    prior = population.model()
     labels = [None] * len(sounds) if directions is None else list(directions)
-    clues, usable = [], []
+    clues = []
     for sound, label in zip(sounds, labels, strict=True):
         effective = calibration.effective_statistics(sound, prior.noise)
-        if effective.counts.sum() * calibration.temperature >= limits.min_observed:
+        if is_observed(effective, calibration, settings):
             clues.append(ListenerClue.of_cues(population, prior, effective, label, settings))
-            usable.append(effective)
+    return adapt_to_clues(population, calibration, clues, settings=settings, limits=limits)
+
+
+def adapt_to_clues(
+    population: Population,
+    calibration: Calibration,
+    clues: Sequence[ListenerClue],
+    *,
+    settings: AdaptationSettings | None = None,
+    limits: VerdictSettings | None = None,
+) -> Adaptation:
+    """Adapt to what recordings say about their listener."""
+    limits, unknown = limits or VerdictSettings(), population.unknown_listener
+    reverberant = sum(clue.cues is None for clue in clues)
 
     def refused(verdict: AdaptationVerdict, gain: float, before: float, after: float) -> Adaptation:
-        return Adaptation(verdict, unknown, len(clues), gain, before, after)
+        return Adaptation(verdict, unknown, len(clues), gain, before, after, reverberant)
 
     if len(clues) < limits.min_recordings:
         return refused(AdaptationVerdict.TOO_FEW, 0.0, np.nan, np.nan)
-    before = _residual_ratio(prior, calibration, usable)
+    before = _residual_ratio(population.model(), calibration, clues)
     problem = _label_problem(clues, limits)
     if problem is None and _range_degrees(clues) < limits.min_range_degrees:
         problem = AdaptationVerdict.ONE_DIRECTION
@@ -169,20 +198,30 @@ def adapt_to_recordings(
         ]
     gain, standard_error = float(np.mean(gains)), float(np.std(gains) / np.sqrt(len(gains)))
     listener = adapt_listener(population, clues, settings=settings)
-    after = _residual_ratio(population.model(listener), calibration, usable)
+    after = _residual_ratio(population.model(listener), calibration, clues)
     if after > limits.max_residual_ratio:
         return refused(AdaptationVerdict.OTHER_HEAD, gain, before, after)
-    entropy = float(np.mean([clue.entropy for clue in clues]))
-    if gain <= max(limits.min_gain_errors * standard_error, limits.min_gain_per_entropy * entropy):
+    required = float(np.mean([_required_gain(clue, limits) for clue in clues]))
+    if gain <= max(limits.min_gain_errors * standard_error, required):
         return refused(AdaptationVerdict.NO_GAIN, gain, before, after)
     verdict = AdaptationVerdict.ADAPTED
-    return Adaptation(verdict, listener, len(clues), gain, before, after)
+    return Adaptation(verdict, listener, len(clues), gain, before, after, reverberant)
+
+
+def _required_gain(clue: ListenerClue, limits: VerdictSettings) -> float:
+    """Return the gain in nats that a recording requires for how uncertain its direction is."""
+    anechoic = clue.cues is not None
+    ratio = limits.min_gain_per_entropy if anechoic else limits.min_onset_gain_per_entropy
+    return ratio * clue.entropy
 
 
 def _residual_ratio(
-    model: ListenerPPAM, calibration: Calibration, sounds: Sequence[CueStatistics]
+    model: ListenerPPAM, calibration: Calibration, clues: Sequence[ListenerClue]
 ) -> float:
-    """Return the median residual ratio of recordings."""
+    """Return the median residual ratio of anechoic recordings; NaN if there are none."""
+    sounds = [clue.cues for clue in clues if clue.cues is not None]
+    if not sounds:
+        return float("nan")
     stacked = CueStatistics.stack(sounds)
     residuals = model.normalized_residuals(stacked, model.posteriors(stacked).best())
     return float(np.median(residuals) / calibration.max_residual)
