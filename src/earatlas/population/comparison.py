@@ -6,8 +6,9 @@ Input: the cue statistics of a recording and learned heads. Output: `AtlasFit`s,
     t_d² = mean over the heads of their noise variance in cue d
 
 t_d is the same for all heads, so that fits are comparable; a head's own noise would favour heads
-with much of it. Whether a head fits at all is decided by its fit and by the evidence of another
-head (`earatlas.localization.head_mismatch`), as in the doubts of a localization.
+with much of it. Whether a head fits at all is decided by its fit, also relative to the best one,
+and by the evidence of another head (`earatlas.localization.head_mismatch`), as in the doubts of a
+localization.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class ComparisonSettings:
 
     candidates: int = 40  # most probable charts of which the best direction is the best fit
     max_fit: float = 2.0  # above, a head does not fit; the own head exceeds it in 5 %
+    max_relative_fit: float = 1.3  # fit over that of the best head, above which it does not fit
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class AtlasFit:
     direction : tuple of float
         Azimuth and elevation in degrees where it fits best.
     fits : bool
-        Whether the residuals are as small as those of the own head usually are, and no other head
-        explains the recording better.
+        Whether the residuals are as small as those of the own head usually are, and neither an
+        unknown head nor another one of the sequence explains the recording clearly better.
 
     Examples
     --------
@@ -74,12 +76,14 @@ def compare_learned_heads(
     settings = settings or ComparisonSettings()
     variances = [head.model.noise + (head.model.latent**2).sum(axis=1) for head in heads]
     tolerance = np.sqrt(np.mean(variances, axis=0))
+    measured = [_fit(statistics, head, tolerance, settings) for head in heads]
+    best = min(fit for fit, _ in measured)
+    limit = min(settings.max_fit, settings.max_relative_fit * best)
     found = []
-    for index, head in enumerate(heads):
-        fit, direction = _fit(statistics, head, tolerance, settings)
+    for index, (head, (fit, direction)) in enumerate(zip(heads, measured, strict=True)):
         name = str(head.about.get("head", "?"))
         where = (float(direction[0]), float(direction[-1]))
-        fits = fit <= settings.max_fit and not _is_other_head(statistics, head)
+        fits = fit <= limit and not _is_other_head(statistics, head)
         found.append(AtlasFit(index, name, fit, where, fits))
     return sorted(found, key=lambda one: one.fit)
 

@@ -33,7 +33,6 @@ from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.localization.detected_sources import DETECTION_SETTINGS, SourceDetector
-from earatlas.localization.diagnostics import DIAGNOSIS_SETTINGS
 from earatlas.numerics import logsumexp
 from earatlas.population.adaptation import ListenerClue, is_observed
 from earatlas.population.learned_population import LearnedPopulation
@@ -80,8 +79,9 @@ class ClueMaker:
             return UnusableSound.SILENT
         onsets = self._onsets(audio)
         variance = float(head.calibration.relative_variances(CueStatistics.stack([whole]))[0])
-        scattered = variance > DIAGNOSIS_SETTINGS.max_relative_variance
-        if onsets is None or not (onsets.reverberation.reverberant or scattered):
+        if onsets is not None:
+            onsets = onsets.with_reverberation(cue_variance=variance)
+        if onsets is None or not _has_room(onsets):
             return ListenerClue.of_cues(head.population, self._prior, effective, label)
         if not onsets.enough:
             return UnusableSound.SILENT
@@ -154,8 +154,7 @@ class ClueMaker:
     def _cue_hz(self) -> Array:
         """Frequency (D,) of each cue."""
         layout = self.unknown.layout
-        hz: Array = layout.cue_frequencies * (layout.rate / layout.window)
-        return hz
+        return np.asarray(layout.cue_frequencies * (layout.rate / layout.window), dtype=np.float64)
 
     @cached_property
     def _nearest(self) -> Indices:
@@ -173,6 +172,12 @@ class ClueMaker:
             np.interp(hz, settings.phase_hz, settings.phase),
         )
         return errors
+
+
+def _has_room(onsets: OnsetBins) -> bool:
+    """Whether the decays or the cues of single frames are not those of one anechoic source."""
+    reverberation = onsets.reverberation
+    return reverberation.reverberant or reverberation.scattered_cues
 
 
 def recording_statistics(audio: Audio, layout: CueLayout) -> CueStatistics:
