@@ -316,6 +316,17 @@ def test_two_listeners_one_after_the_other_are_refused() -> None:
     np.testing.assert_array_equal(other.listener.mean, 0.0)
 
 
+def test_a_listener_far_outside_of_the_population_is_refused() -> None:
+    """Coordinates that no member has are those of errors, even if recordings become probable."""
+    rng = np.random.default_rng(14)
+    population, far = small_population(rng, shared=0.9), np.array([2.7, -1.8, 1.08])
+    sounds = recordings_of(population, far, 40, rng)
+    calibration = Calibration(max_residual=1e6)  # the residual is not what is tested
+    found = adapt_to_recordings(population, calibration, sounds, settings=FEW_CUES)
+    assert found.verdict is AdaptationVerdict.OTHER_HEAD
+    assert found.gain_nats > 3
+
+
 def test_silence_and_one_direction_are_refused() -> None:
     """Without sound, or with one direction only, the listener stays unknown."""
     rng = np.random.default_rng(9)

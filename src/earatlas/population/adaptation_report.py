@@ -58,6 +58,7 @@ class VerdictSettings:
 
     min_recordings: int = 5  # usable ones
     max_residual_ratio: float = 2.0  # median over the recordings; above, it is another head
+    max_coordinate: float = 1.5  # RMS of w in standard deviations; 1.0 ± 0.1 for a known member
     min_gain_errors: float = 2.0  # gain over its standard error
     min_gain_per_entropy: float = 1.5  # gain over the entropy of the direction; KU100 up to 1.4
     min_onset_gain_per_entropy: float = 0.38  # the same in rooms; KU100 up to 0.36
@@ -199,7 +200,9 @@ def adapt_to_clues(
     gain, standard_error = float(np.mean(gains)), float(np.std(gains) / np.sqrt(len(gains)))
     listener = adapt_listener(population, clues, settings=settings)
     after = _residual_ratio(population.model(listener), calibration, clues)
-    if after > limits.max_residual_ratio:
+    coordinates = listener.mean / np.sqrt(population.shares)
+    outside = float(np.sqrt(np.mean(coordinates**2))) > limits.max_coordinate
+    if outside or after > limits.max_residual_ratio:
         return refused(AdaptationVerdict.OTHER_HEAD, gain, before, after)
     required = float(np.mean([_required_gain(clue, limits) for clue in clues]))
     if gain <= max(limits.min_gain_errors * standard_error, required):
