@@ -73,7 +73,7 @@ def test_every_call_has_a_process_of_its_own(server: ForkServer) -> None:
 
 
 def test_the_signal_of_a_crash_is_known(server: ForkServer) -> None:
-    """The caller is told which signal has ended the call; the next call works."""
+    """The error names the signal that has ended the call; the next call works."""
     with server.connect() as connection:
         connection.send({"do": "end"})
         with pytest.raises(ProcessCrashError) as error:

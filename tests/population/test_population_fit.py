@@ -12,10 +12,10 @@ from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.population import learning
+from earatlas.population.adaptation import AdaptationSettings
 from earatlas.population.adaptation_report import (
     Adaptation,
     AdaptationVerdict,
-    VerdictSettings,
     adapt_to_recordings,
 )
 from earatlas.population.chart_regression import ChartRegression, SharedCharts
@@ -177,8 +177,8 @@ def verdict_of(error: float, count: int = 24, seed: int = 5) -> Adaptation:
         k = rng.integers(K)
         y = model.b[k] + error * rng.normal(size=D) * np.sqrt(population.residual[k])
         sounds.append(CueStatistics.from_vector(y))
-    limits = VerdictSettings(min_observed=3.0)
-    return adapt_to_recordings(population, Calibration(max_residual=2.0), sounds, limits=limits)
+    settings, calibration = AdaptationSettings(min_observed=3.0), Calibration(max_residual=2.0)
+    return adapt_to_recordings(population, calibration, sounds, settings=settings)
 
 
 def test_recordings_of_no_head_are_refused() -> None:
