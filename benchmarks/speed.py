@@ -37,8 +37,7 @@ from speed_parts import growth, tasks
 from speed_parts.tasks import Setting
 from speed_parts.timing import (
     Row,
-    calibration_loop,
-    cpu_seconds,
+    calibration_seconds,
     format_rows,
     replace_section,
 )
@@ -98,13 +97,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         atlas = options.atlas
         if "learning" in parts or atlas is None:
-            unit = cpu_seconds(calibration_loop, 3)
+            unit = calibration_seconds()
             atlas = Path(folder) / "ku100.atlas"
             show("learning", [tasks.learn_ku100(atlas)], unit, write=options.page)
         setting = Setting(atlas, Path(folder), options.repeats)
         for part in PARTS:
             if part in parts and part != "learning":
-                unit = cpu_seconds(calibration_loop, 3)
+                unit = calibration_seconds()
                 show(part, measure(part, setting, options.minutes), unit, write=options.page)
 
 

@@ -5,9 +5,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 import numpy as np
+
+# Runs a command without its output; prints its CPU seconds and its peak memory in MB.
+LAUNCHER = """
+import os, sys
+silent = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+process = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[silent])
+_, status, usage = os.wait4(process, 0)
+print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
 
 
 @dataclass(frozen=True)
@@ -70,25 +81,36 @@ def used_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
+def calibration_seconds() -> float:
+    """Return the least CPU time of three calibration loops, in a new process.
+
+    In this process they would reuse memory of earlier tasks, and take as little as a third.
+    """
+    code = (
+        "from speed_parts.timing import calibration_loop, cpu_seconds; "
+        "print(cpu_seconds(calibration_loop, 3))"
+    )
+    call = [sys.executable, "-c", code]
+    folder = Path(__file__).parents[1]
+    result = subprocess.run(call, cwd=folder, capture_output=True, text=True, check=True)
+    return float(result.stdout)
+
+
 def in_new_process(*arguments: object) -> tuple[float, float]:
     """Run Python with these arguments; return CPU seconds and peak memory in MB.
 
-    On Linux the peak is at least the memory of this process when it started the other one. Modules
-    are compiled once, as in an installation, even if the environment forbids compiled files.
+    Linux counts the memory of the process that starts another one, so that a small one does it.
+    Modules are compiled once, as in an installation, even if the environment forbids compiled
+    files.
     """
-    call = [sys.executable, *map(str, arguments)]
     environment = {key: os.environ[key] for key in os.environ if key != "PYTHONDONTWRITEBYTECODE"}
-    process = subprocess.Popen(
-        call, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
-    )
-    assert process.stderr is not None  # because it is a pipe
-    message = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    process.stderr.close()
-    if process.returncode:
-        raise SystemExit(f"{' '.join(call)} failed:\n{message.decode(errors='replace')}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    call = [sys.executable, *map(str, arguments)]
+    launcher = [sys.executable, "-S", "-c", LAUNCHER, *call]
+    result = subprocess.run(launcher, capture_output=True, text=True, env=environment)
+    if result.returncode:
+        raise SystemExit(f"{' '.join(call)} failed:\n{result.stderr}")
+    seconds, megabytes = map(float, result.stdout.split())
+    return seconds, megabytes
 
 
 def command_line(*arguments: object, repeats: int = 1) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,8 +25,10 @@ from earatlas.streaming.online_demixing import OnlineDemixer
 from earatlas.streaming.online_masks import OnlineMasks
 from earatlas.streaming.online_steering import SteeringSettings
 from earatlas.streaming.stages import _UpdateStep
+from earatlas.tracking.front_end import TrackingFrontEnd
 from earatlas.tracking.online import OnlineTracker
 from earatlas.tracking.online_track import TrackEvent
+from earatlas.tracking.settings import TrackerSettings
 from earatlas.types import Array, Complex
 
 RATE = 16_000
@@ -406,3 +409,14 @@ def test_another_head_is_doubted_and_its_radius_is_wide(reverberant_atlas: ea.At
                 error = float(great_circle_error(direction[0], source.direction))
                 assert error <= source.radius_90, (hearing.name, report)
     assert doubted == [False, True]
+
+
+def test_templates_are_computed_before_a_stream(reverberant_atlas: ea.Atlas) -> None:
+    """No hop of the first stream of a head takes long because it computes what all hops need."""
+    localizer = reverberant_atlas.reverberant_localizer
+    assert localizer is not None
+    sound = replace(localizer.direct_sound)  # without cached properties
+    assert "coarse_points" not in vars(sound)
+    TrackingFrontEnd(replace(localizer, direct_sound=sound), np.zeros_like, TrackerSettings())
+    assert "coarse_points" in vars(sound)
+    assert "sparse" in vars(sound.interaural_limits.ratios)

@@ -182,6 +182,11 @@ class DirectSoundModel:
         """What the ratio of both ears can be, to which the input is compared."""
         return InterauralLimits.of(self.templates.frequencies_hz, self.templates.measured_ratios)
 
+    def prepare(self) -> None:
+        """Compute what a stream needs once per head, which takes up to 0.1 s, before it begins."""
+        self.interaural_limits.ratios.prepare()
+        _ = self.coarse_points
+
     @property
     def fine_degrees(self) -> float:
         """Spacing of the fine grid, which is wider for sparsely measured heads."""

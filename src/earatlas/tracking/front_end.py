@@ -38,7 +38,7 @@ class TrackingFrontEnd:
         self._onsets = OnsetDetector(
             onset_settings, forgetting=forgetting, limits=self.sound.interaural_limits
         )
-        self.sound.interaural_limits.ratios.prepare()
+        self.sound.prepare()
         buffer = OnsetBuffer(localizer.direct_sound, settings.buffer)
         self.tracker = OnlineTracker(buffer, settings)
         self._yaw_at, self._interval_steps = yaw_at, settings.front_end.interval_steps
