@@ -1,5 +1,8 @@
 """Rendering of a live stream: the signals add up to the input in all windows and transitions."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -283,3 +286,38 @@ def test_motion_before_a_dropped_update_counts_for_the_next() -> None:
     stage.select([], 2.0, reverberant=False)
     stage.begin_update(TrackPositions(place, {1: 0.2, 2: 0.1}), reverberant=False)
     assert stage._update.positions.forgetting == pytest.approx({1: 0.2, 2: 0.1})
+
+
+def confirmed_tracks(*ids: int) -> list[Any]:
+    """Return the attributes of tracks that the selection needs."""
+    return [
+        SimpleNamespace(
+            id=i, gain=1.0, last_hit_at=0.0, hits=9, gain_ratio=1.0, low_likelihood_steps=0
+        )
+        for i in ids
+    ]
+
+
+def test_removed_track_ends_its_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The renderer keeps the other track, and an update for both is dropped."""
+    stage = RenderStage(8000, LATENCY, ea.CueLayout.low_ild(), 3)
+    stage.select(confirmed_tracks(1, 2), 0.1, reverberant=False)
+    stage.begin_update(TrackPositions({}, {1: 0.0, 2: 0.0}), reverberant=False)
+    stage.ids, kept = (1, 2), []
+    monkeypatch.setattr(stage.renderer, "keep_only", kept.append)
+    assert stage.select(confirmed_tracks(1), 0.2, reverberant=False)
+    assert stage._update is None
+    assert (stage.ids, kept) == ((1,), [(1,)])
+
+
+@pytest.mark.parametrize(("ids", "factor"), [((1, 2), 1), ((1, 2, 3), 2)])
+def test_several_tracks_are_updated_half_as_often(ids: tuple[int, ...], factor: int) -> None:
+    """An update is due for new tracks, and then at regular intervals."""
+    stage, due = RenderStage(8000, LATENCY, ea.CueLayout.low_ild(), 3), []
+    interval = factor * stage._settings.update_interval_steps
+    for step in range(1, 3 * interval + 1):
+        if stage.select(confirmed_tracks(*ids), 0.1, reverberant=False):
+            due.append(step)
+            stage.begin_update(TrackPositions({}, dict.fromkeys(ids, 0.0)), reverberant=False)
+            stage._update = None
+    assert due == [1, interval, 2 * interval, 3 * interval]
