@@ -303,17 +303,18 @@ def test_removed_track_ends_its_update(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = RenderStage(8000, LATENCY, ea.CueLayout.low_ild(), 3)
     stage.select(confirmed_tracks(1, 2), 0.1, reverberant=False)
     stage.begin_update(TrackPositions({}, {1: 0.0, 2: 0.0}), reverberant=False)
-    stage.ids, kept = (1, 2), []
+    kept: list[tuple[int, ...]] = []
+    stage.ids = (1, 2)
     monkeypatch.setattr(stage.renderer, "keep_only", kept.append)
     assert stage.select(confirmed_tracks(1), 0.2, reverberant=False)
     assert stage._update is None
-    assert (stage.ids, kept) == ((1,), [(1,)])
+    assert [stage.ids, *kept] == [(1,)] * 2
 
 
 @pytest.mark.parametrize(("ids", "factor"), [((1, 2), 1), ((1, 2, 3), 2)])
 def test_several_tracks_are_updated_half_as_often(ids: tuple[int, ...], factor: int) -> None:
     """An update is due for new tracks, and then at regular intervals."""
-    stage, due = RenderStage(8000, LATENCY, ea.CueLayout.low_ild(), 3), []
+    stage, due = RenderStage(8000, LATENCY, ea.CueLayout.low_ild(), 3), list[int]()
     interval = factor * stage._settings.update_interval_steps
     for step in range(1, 3 * interval + 1):
         if stage.select(confirmed_tracks(*ids), 0.1, reverberant=False):
