@@ -1,18 +1,24 @@
 """Posteriors of tracks: which head made the sound of several tracks."""
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.features.onset_detector import OnsetDetector
+from earatlas.features.onset_detector import OnsetBins, OnsetDetector
+from earatlas.features.reverberation import ReverberationEstimate
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.angles import apply_front_prior
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
 from earatlas.localization.reverberant_localizer import posterior_mixture
 from earatlas.parts import SpreadComputation, complete
 from earatlas.streaming.track_posteriors import TrackPosteriors, _Fit
+from earatlas.tracking.online import OnlineTracker
+from earatlas.tracking.online_track import OnlineTrack
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +87,63 @@ def test_onsets_decide_about_the_head_of_several_tracks(
     assert other.posterior.radius_90 > 2 * own.posterior.radius_90
     _, single = fit_of_cues(posteriors, likelihood, **{**kinds, "n_tracks": 1})  # type: ignore[arg-type]
     assert single.residual_ratio > 1
+
+
+def test_only_track_in_a_room_has_the_posterior_of_a_recording(
+    posteriors: TrackPosteriors,
+) -> None:
+    """The strongest onsets decide, as far as they are those of the track in the present pose."""
+    sound, place = posteriors._localizer.direct_sound, [[40.0, 0.0]]
+    scene = ea.render_scene(ea.simulated_head(place), [ea.synthetic_speech(1.5)], place)
+    detector = OnsetDetector(sound.onset_settings)
+    detector.push(scene.mixture.samples)
+    detector.finish()
+    bins = detector.bins()
+    room = replace(bins, reverberation=ReverberationEstimate(0.4))
+    anechoic = replace(bins, reverberation=ReverberationEstimate(0.1))
+
+    def own_onsets(onsets: OnsetBins, n_tracks: int, since: float) -> OnsetBins | None:
+        track = cast(OnlineTrack, SimpleNamespace(static_since=since))
+        return posteriors._own_onsets(track, onsets, n_tracks)
+
+    everything = own_onsets(room, 1, -math.inf)
+    assert everything is not None
+    np.testing.assert_array_equal(everything.t, room.t)
+    later = own_onsets(room, 1, 0.5)
+    assert later is not None
+    assert 0 < len(later) < len(room)
+    assert later.t.min() * sound.onset_settings.hop > 0.5 * sound.onset_settings.rate
+    assert own_onsets(room, 1, 1.6) is None
+    assert own_onsets(room, 2, -math.inf) is None
+    assert own_onsets(anechoic, 1, -math.inf) is None
+    # Its posterior is that of the recording, relative to the room.
+    for yaw in (0.0, 30.0):
+        likelihood = sound.log_likelihood(bins)
+        directions = posteriors._head.space.rotated(likelihood.directions, yaw)
+        likelihood = replace(likelihood, directions=directions)
+        expected = complete(posteriors._points_parts(likelihood, None, room, 1, yaw))
+        found = complete(posteriors._only_track_parts(bins, None, room, yaw))
+        np.testing.assert_array_equal(found.vectors, expected.vectors)
+        np.testing.assert_array_equal(found.log_densities, expected.log_densities)
+
+
+def test_onsets_before_a_turn_or_beside_another_track_are_not_used() -> None:
+    """The time since when a track is alone in one pose begins again."""
+    head = ea.example_atlas()
+    assert head.reverberant_localizer is not None
+    posteriors = TrackPosteriors(head, head.reverberant_localizer)
+
+    def alone_since(n_tracks: int, now: float, yaw: float) -> float:
+        track = SimpleNamespace(moving=True, posterior=None)
+        tracker = cast(OnlineTracker, SimpleNamespace(confirmed=[track] * n_tracks))
+        posteriors.begin_updates(tracker, {}, None, now, yaw)
+        return posteriors._alone_since
+
+    assert alone_since(1, 1.0, 0.0) == -math.inf
+    assert alone_since(2, 2.0, 0.0) == 2.0
+    assert alone_since(1, 3.0, 0.5) == 2.0
+    assert alone_since(1, 4.0, 5.0) == 4.0
+    assert alone_since(1, 5.0, 5.0) == 4.0
 
 
 def test_another_head_is_not_known_to_deviate(posteriors: TrackPosteriors) -> None:

@@ -1,8 +1,9 @@
 """Calibrated posteriors of the tracks of a stream, as of sources in a recording.
 
 Inputs: the log-likelihood of the buffered onsets of a track, the cue statistics of its masks, and
-the onsets of the whole stream. Output: a `TrackPosterior` per confirmed, static track, by the same
-decisions as for a recording (`earatlas.localization.learned_head`):
+the onsets of the whole stream, whose strongest ones replace those of the buffer if the track is the
+only one in a room. Output: a `TrackPosterior` per confirmed, static track, by the same decisions as
+for a recording (`earatlas.localization.learned_head`):
 
     anechoic model, where its residual is as small as that of the learned head;
     else the calibrated posterior of the onsets, for one source mixed with that of the cues;
@@ -44,6 +45,7 @@ class TrackPosteriorSettings:
     """Posteriors of tracks."""
 
     interval_steps: int = 8  # steps between updates of one track
+    max_turn_degrees: float = 1.0  # turn of the head between two steps that voids earlier onsets
     unsettled_seconds: float = 2.0  # active sound until another head is distinguished from a room
     unsettled_weight: float = 0.25  # of another head until then
     small_room_weight: float = 0.5  # of the mismatch if a small room would explain it, too
@@ -71,6 +73,8 @@ class TrackPosteriors:
         self._settings = TrackPosteriorSettings()
         self._other_head = False  # the tracks that determine a mismatch are those of another head
         self._pending: dict[int, SpreadComputation[TrackPosterior]] = {}  # by track id
+        # Seconds, since when the yaw is constant and there is one track; yaw at the last call
+        self._alone_since, self._yaw = -math.inf, 0.0
         if head.mismatch is not None:
             head.mismatch.heads.prepare()
 
@@ -103,20 +107,56 @@ class TrackPosteriors:
             if track.moving:
                 track.posterior = None
         self._other_head = self._is_other_head(confirmed)  # before the updates, which use it
+        if len(confirmed) > 1 or abs(yaw - self._yaw) > self._settings.max_turn_degrees:
+            self._alone_since = now
+        self._yaw = yaw
         for track in confirmed:
             if (
                 not track.moving
                 and track.id not in self._pending
                 and (track.posterior is None or self._is_due(tracker, track))
             ):
-                likelihood = (
-                    tracker.direction_log_likelihood(track, now) if track.misses == 0 else None
-                )
-                if likelihood is not None:
-                    cues = statistics.get(track.id)
-                    parts = self._points_parts(likelihood, cues, onsets, len(confirmed), yaw)
+                parts, cues = None, statistics.get(track.id)
+                if track.misses == 0:
+                    own = self._own_onsets(track, onsets, len(confirmed))
+                    if own is not None:
+                        parts = self._only_track_parts(own, cues, onsets, yaw)
+                    elif likelihood := tracker.direction_log_likelihood(track, now):
+                        parts = self._points_parts(likelihood, cues, onsets, len(confirmed), yaw)
+                if parts is not None:
                     # One part per hop, which takes up to 20 ms for 2700 directions.
                     self._pending[track.id] = SpreadComputation(parts)
+
+    def _own_onsets(
+        self, track: OnlineTrack, onsets: OnsetBins | None, n_tracks: int
+    ) -> OnsetBins | None:
+        """Return the strongest onsets of the only track in a room, as of a recording.
+
+        They are those since it is alone and static. None: there are other tracks, or too few
+        onsets, or the sound is not reverberant.
+        """
+        if n_tracks > 1 or onsets is None or not onsets.reverberation.reverberant:
+            return None
+        settings = self._localizer.direct_sound.onset_settings
+        since = max(track.static_since, self._alone_since)
+        own = onsets[np.flatnonzero(onsets.t * settings.hop > since * settings.rate)]
+        return own if own.enough else None
+
+    def _only_track_parts(
+        self, own: OnsetBins, cues: CueStatistics | None, onsets: OnsetBins | None, yaw: float
+    ) -> Parts[TrackPosterior]:
+        """Return the posterior of the only track as points, from its own onsets, in parts.
+
+        The calibration is that of the strongest onsets of a recording. The buffer of the tracker
+        has the last seconds alone, and as many onsets of each step: weak ones contain more
+        reflections.
+        """
+        localizer = self._localizer
+        yield 1.0
+        likelihood = localizer.direct_sound.log_likelihood(own)
+        directions = self._head.space.rotated(likelihood.directions, yaw)
+        likelihood = replace(likelihood, directions=directions)
+        return (yield from self._points_parts(likelihood, cues, onsets, 1, yaw))
 
     def advance(self, tracker: OnlineTracker) -> None:
         """Run the parts of a hop of the first update that is in progress."""
