@@ -20,9 +20,9 @@ modulation of speech, which stationary noise lacks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-import scipy.signal
 
 from earatlas.features.stft import squared_magnitude, stft
 from earatlas.types import Array, Single
@@ -117,7 +117,9 @@ def _band_powers(signal: Array | Single, rate: int, settings: SimilaritySettings
 
 def _smoothed(p: Array, decay: float) -> Array:
     """Smooth band powers (K, T) by a first-order recursion."""
-    smoothed: Array = scipy.signal.lfilter([1 - decay], [1, -decay], p, axis=1)
+    smoothed = (1 - decay) * p  # scipy.signal.lfilter is faster, but takes 0.4 s to import
+    for before, now in pairwise(smoothed.T):
+        now += decay * before
     return smoothed
 
 
