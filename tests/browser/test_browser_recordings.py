@@ -1,5 +1,6 @@
 """Tests of recordings in the browser: files, jobs, history, sessions, heads and scenes."""
 
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -99,10 +100,13 @@ def test_error_message(page: Any, data: bytes, message: str) -> None:
 def test_cancel(page: Any, tmp_path: Path) -> None:
     """Cancelling a running job returns to the empty page, where the recording is listed."""
     head = ea.simulated_head(ea.Sphere().grid(20.0))
-    sounds = [ea.synthetic_speech(20.0, seed=seed) for seed in (1, 2)]
+    sounds = [ea.synthetic_speech(60.0, seed=seed) for seed in (1, 2)]
     places = [head.directions[20], head.directions[70]]
     mixture = ea.render_scene(head, sounds, places).mixture
     drop_files(page, ("long.wav", wav_bytes(mixture, tmp_path)))
+    # An upload that is cancelled leaves no recording.
+    stage = page.locator(".busy .note", has_text=re.compile(r"\w"))
+    stage.filter(has_not_text="uploading").wait_for(timeout=60_000)
     page.get_by_role("button", name="Cancel").click(timeout=30_000)
     page.get_by_role("button", name="Choose a file").wait_for(timeout=10_000)
     assert page.locator(".source").count() == 0
