@@ -11,6 +11,8 @@ reseated (a KEMAR that was set up again), mismatch
 (atlases of other heads), fit (which of 8 heads made a recording), size (of the atlas file).
 Settings were chosen by five-fold cross-validation over the first 25 people; the last 5 and
 cipic_003 are for judging. The atlas of people that describes the mismatch contains cipic_003.
+`--heads FILE …` judges other heads in place of these people, for example those of another
+laboratory.
 """
 
 import argparse
@@ -399,9 +401,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=30, help="talkers per person")
     parser.add_argument("--learn", type=int, default=25, help="people to learn from")
     parser.add_argument("--atlas", type=Path, help="file of the population, made if missing")
+    parser.add_argument("--heads", type=Path, nargs="+", help="heads in place of people outside")
     options = parser.parse_args()
     files = people()
-    test_files = [*files[25:], DATA / "heads" / "cipic_003.sofa"]
+    test_files = options.heads or [*files[25:], DATA / "heads" / "cipic_003.sofa"]
     if POPULATION_PARTS & set(options.parts):
         if options.atlas and options.atlas.exists():
             atlas = PopulationAtlas.load(options.atlas)

@@ -144,6 +144,10 @@ def test_onsets_before_a_turn_or_beside_another_track_are_not_used() -> None:
     assert alone_since(1, 3.0, 0.5) == 2.0
     assert alone_since(1, 4.0, 5.0) == 4.0
     assert alone_since(1, 5.0, 5.0) == 4.0
+    assert alone_since(1, 6.0, 5.9) == 4.0
+    assert alone_since(1, 7.0, 6.8) == 7.0  # a slow turn: 1.8 degrees since 4 s
+    assert alone_since(1, 8.0, 180.0) == 8.0
+    assert alone_since(1, 9.0, -179.5) == 8.0
 
 
 def test_another_head_is_not_known_to_deviate(posteriors: TrackPosteriors) -> None:

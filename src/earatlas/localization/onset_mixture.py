@@ -176,7 +176,11 @@ def alternation(
 
 @dataclass(frozen=True, eq=False)
 class SourceMixture:
-    """M sources and diffuse sound as the components of onset bins, wherever each source is."""
+    """M sources and diffuse sound as the components of onset bins, wherever each source is.
+
+    `log_likelihoods` and `alternates` use the mixing weight of a source averaged over the windows,
+    which is exact with one window.
+    """
 
     densities: Array  # (B, M) g of each bin at the direction of each source at its time
     mixing_weights: Array  # (M + 1, W) π; the last row is diffuse sound

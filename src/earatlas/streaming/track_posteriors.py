@@ -22,7 +22,7 @@ import numpy as np
 
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.features.statistics import CueStatistics
-from earatlas.geometry.angles import apply_front_prior, to_vectors
+from earatlas.geometry.angles import apply_front_prior, to_vectors, wrap_degrees
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.localization.diagnostics import HeadFit
 from earatlas.localization.learned_head import LearnedHead
@@ -45,7 +45,7 @@ class TrackPosteriorSettings:
     """Posteriors of tracks."""
 
     interval_steps: int = 8  # steps between updates of one track
-    max_turn_degrees: float = 1.0  # turn of the head between two steps that voids earlier onsets
+    max_turn_degrees: float = 1.0  # turn of the head since the first onset that voids earlier ones
     unsettled_seconds: float = 2.0  # active sound until another head is distinguished from a room
     unsettled_weight: float = 0.25  # of another head until then
     small_room_weight: float = 0.5  # of the mismatch if a small room would explain it, too
@@ -73,8 +73,8 @@ class TrackPosteriors:
         self._settings = TrackPosteriorSettings()
         self._other_head = False  # the tracks that determine a mismatch are those of another head
         self._pending: dict[int, SpreadComputation[TrackPosterior]] = {}  # by track id
-        # Seconds, since when the yaw is constant and there is one track; yaw at the last call
-        self._alone_since, self._yaw = -math.inf, 0.0
+        # Seconds, since when the yaw is constant and there is one track; that yaw
+        self._alone_since, self._alone_yaw = -math.inf, 0.0
         if head.mismatch is not None:
             head.mismatch.heads.prepare()
 
@@ -107,9 +107,9 @@ class TrackPosteriors:
             if track.moving:
                 track.posterior = None
         self._other_head = self._is_other_head(confirmed)  # before the updates, which use it
-        if len(confirmed) > 1 or abs(yaw - self._yaw) > self._settings.max_turn_degrees:
-            self._alone_since = now
-        self._yaw = yaw
+        turn = float(np.abs(wrap_degrees(yaw - self._alone_yaw)))
+        if len(confirmed) > 1 or turn > self._settings.max_turn_degrees:
+            self._alone_since, self._alone_yaw = now, yaw
         for track in confirmed:
             if (
                 not track.moving
