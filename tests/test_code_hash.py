@@ -8,7 +8,7 @@ import pytest
 
 from earatlas import code_hash as module
 from earatlas.code_hash import code_hash, package_hash, reached_units
-from earatlas.experiments import figure2, table1
+from earatlas.experiments import figure2, table1, table3
 
 FILES = {
     "__init__.py": "",
@@ -156,6 +156,17 @@ def test_measurements_reach_their_models_but_not_the_texts() -> None:
         assert not [unit for unit in units if unit.startswith(f"earatlas.{name}.")]
     assert len(code_hash(table1.measure)) == 12
     assert code_hash(table1.measure) != code_hash(figure2.measure)
+
+
+def test_answers_depend_on_the_samples_but_not_on_checks_of_the_input() -> None:
+    """What replaces samples or removes an offset counts; checks that only raise errors do not."""
+    units = {name.removeprefix("earatlas.features.") for name in reached_units(table3.measure)}
+    assert units >= {
+        "input_samples.DCOffsetFilter._subtract_offset", "input_samples.DCOffsetSettings",
+        "input_samples.SampleChecker.usable", "input_samples.SampleCheckSettings",
+        "input_samples.count_clipped", "input_samples.estimate_dc_offset",
+    }  # fmt: skip
+    assert not [name for name in units if name.startswith("audio_checks.")]
 
 
 def test_package_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

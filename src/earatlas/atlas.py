@@ -26,7 +26,7 @@ from earatlas.container import (
 )
 from earatlas.errors import InputError, SettingHint, abbreviate, check_path
 from earatlas.features.audio import Audio
-from earatlas.features.input_samples import check_audio
+from earatlas.features.audio_checks import check_audio
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.recording import FileRecording, MemoryRecording
 from earatlas.features.sound_file import RECORDING_SUFFIXES

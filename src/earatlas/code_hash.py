@@ -40,7 +40,7 @@ _NOT_FOLLOWED = frozenset(
         "earatlas.csv_tables",
         "earatlas.errors",
         "earatlas.experiments.array_cache",
-        "earatlas.features.input_samples",
+        "earatlas.features.audio_checks",
         "earatlas.features.containers",
         "earatlas.features.decoder",
         "earatlas.features.sound_file",

@@ -21,8 +21,8 @@ from earatlas.atlas import Atlas
 from earatlas.container import ATLAS_VERSION, container_digest, write_container
 from earatlas.errors import EaratlasWarning, InputError
 from earatlas.features.audio import Audio
+from earatlas.features.audio_checks import check_audio
 from earatlas.features.audio_files import read_audio
-from earatlas.features.input_samples import check_audio
 from earatlas.features.layout import CueLayout
 from earatlas.hrtf.head import Head
 from earatlas.localization.head_mismatch import HeadMismatch

@@ -14,7 +14,7 @@ from typing import Self
 
 from earatlas.errors import InputError
 from earatlas.features.audio import Audio
-from earatlas.features.input_samples import check_audio
+from earatlas.features.audio_checks import check_audio
 from earatlas.features.layout import CueLayout
 from earatlas.features.stft import stft
 from earatlas.separation.demixing.masks import apply_masks, binary_masks

@@ -23,12 +23,9 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.features.audio import Audio, resample
+from earatlas.features.audio_checks import check_audio, check_length
 from earatlas.features.audio_files import audio_seconds, read_blocks
 from earatlas.features.impulse_responses import responses_are_reverberant, transfer_functions
-from earatlas.features.input_samples import (
-    check_audio,
-    check_length,
-)
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.stft import FrameStream, bin_power, squared_magnitude, stft
 from earatlas.numerics import convolve

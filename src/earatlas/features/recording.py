@@ -17,13 +17,9 @@ from typing import Protocol
 import numpy as np
 
 from earatlas.features.audio import Audio
+from earatlas.features.audio_checks import check_audio, check_binaural
 from earatlas.features.audio_files import audio_rate, audio_seconds, read_blocks
-from earatlas.features.input_samples import (
-    check_audio,
-    check_binaural,
-    count_clipped,
-    estimate_dc_offset,
-)
+from earatlas.features.input_samples import count_clipped, estimate_dc_offset
 from earatlas.features.layout import CueLayout
 from earatlas.types import Array
 

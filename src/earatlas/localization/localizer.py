@@ -19,13 +19,8 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.features.audio import check_block, check_rate
-from earatlas.features.input_samples import (
-    DCOffsetFilter,
-    SampleChecker,
-    check_length,
-    clipped_findings,
-    no_observed_bins_error,
-)
+from earatlas.features.audio_checks import check_length, no_observed_bins_error
+from earatlas.features.input_samples import DCOffsetFilter, SampleChecker, clipped_findings
 from earatlas.features.layout import CueLayout, Threshold
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.recording import Recording

@@ -34,8 +34,9 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import EaratlasWarning, InputError, SettingHint
 from earatlas.features.audio import Audio, check_rate
+from earatlas.features.audio_checks import check_audio
 from earatlas.features.audio_writer import incremental_wav_writer
-from earatlas.features.input_samples import check_audio, clipped_findings
+from earatlas.features.input_samples import clipped_findings
 from earatlas.features.layout import Threshold
 from earatlas.features.recording import FileRecording, MemoryRecording, Recording
 from earatlas.files import output_folder

@@ -18,7 +18,7 @@ from math import gcd
 import numpy as np
 
 from earatlas.errors import InputError
-from earatlas.features.input_samples import check_length, no_observed_bins_error
+from earatlas.features.audio_checks import check_length, no_observed_bins_error
 from earatlas.features.layout import Threshold
 from earatlas.features.onset_detector import OnsetBins, OnsetDetector
 from earatlas.features.recording import Block, Recording, overlapping_blocks
