@@ -5,7 +5,7 @@ import pytest
 
 from earatlas.parts import complete
 from earatlas.separation.demixing.determined import DemixingSettings, SecondMoments
-from earatlas.streaming.filterbank import Filterbank, RecentFrames
+from earatlas.streaming.filterbank import Filterbank
 from earatlas.streaming.fir_demixing import (
     FirDemixer,
     FirFilterBank,
@@ -13,6 +13,7 @@ from earatlas.streaming.fir_demixing import (
     truncated_taps,
 )
 from earatlas.streaming.online_steering import OnlineSteeringVectors, SteeringSettings
+from earatlas.streaming.recent_frames import RecentFrames
 from earatlas.types import Array, Complex
 
 FREQUENCIES_HZ = np.arange(1.0, 65.0) * 62.5

@@ -47,7 +47,8 @@ from earatlas.separation.demixing.underdetermined import (
     underdetermined_steering_vectors,
 )
 from earatlas.separation.demixing.wiener import WienerSettings, estimate_diffuse_to_direct
-from earatlas.streaming.filterbank import Filterbank, FrameMoments, RecentFrames
+from earatlas.streaming.filterbank import Filterbank
+from earatlas.streaming.recent_frames import FrameMoments, RecentFrames
 from earatlas.types import Array, Complex, Indices, Mask
 
 __all__ = [
