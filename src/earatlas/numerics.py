@@ -85,7 +85,7 @@ def unit_phasors(angle: Array) -> Complex:
     """Return exp(j angle) of angles in radians.
 
     Both parts follow from the tangent of half the angle, for which NumPy has vector instructions
-    (AVX-512); its complex exponential takes five times as long then.
+    (AVX-512), unlike for its complex exponential.
 
     >>> unit_phasors(np.array([0.0, np.pi / 2, np.pi])).round(9).tolist()
     [(1+0j), 1j, (-1+0j)]
@@ -98,7 +98,7 @@ def unit_phasors(angle: Array) -> Complex:
 
 
 def decibels_to_amplitude(level_db: Array) -> Array:
-    """Return 10^(level / 20), as an exponential, which takes a third of the time of a power.
+    """Return 10^(level / 20), as an exponential, which is faster than a power.
 
     >>> decibels_to_amplitude(np.array([0.0, 20.0])).round(9).tolist()
     [1.0, 10.0]
@@ -192,7 +192,7 @@ def _extended(
     axis: int,
     mode: Literal["symmetric", "edge", "constant"],
 ) -> NDArray[_Real]:
-    """Return `numpy.pad` of one axis; short reflections do not need its 50 µs."""
+    """Return `numpy.pad` of one axis, without its general code, which is slow on short signals."""
     n = x.shape[axis]
     if mode == "symmetric" and max(before, after) <= n:
         rows = np.concatenate([np.arange(before)[::-1], np.arange(n), n - 1 - np.arange(after)])

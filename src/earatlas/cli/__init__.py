@@ -26,14 +26,14 @@ class StoppedBySignal(SystemExit):
 
 def main() -> None:
     """Run the command line; this is the entry point of the package."""
-    # Memory is released with the process; a last garbage collection of all modules takes 35 ms.
+    # Memory is released with the process, without a last garbage collection of all modules.
     atexit.register(gc.freeze)
     try:
         _replace_closed_streams()
         with stop_on_signals():
             _run()
     except StoppedBySignal as stopped:
-        # Run the exit handlers, but skip the shutdown of the interpreter, which takes 0.5 s.
+        # Run the exit handlers, but skip the shutdown of the interpreter, which takes long.
         atexit._run_exitfuncs()
         with suppress(OSError, ValueError, AttributeError):  # the terminal may be closed
             sys.stdout.flush()

@@ -131,8 +131,8 @@ class HeadRatios:
         """Whether the directions are too far apart to explain a source between them.
 
         The median residual of directions that are left out, one at a time, is larger than that of
-        an explanation. It takes 50 ms for 2700 directions, so that it is computed for the
-        first recording that has an explanation, and before a stream begins.
+        an explanation. With many directions this takes longer than a hop of a stream should: it is
+        computed for the first recording that has an explanation, and before a stream begins.
         """
         N, used = len(self.level_db), np.ones(len(self.frequencies_hz), dtype=np.bool_)
         if N == 1:

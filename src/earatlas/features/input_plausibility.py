@@ -164,7 +164,7 @@ class InterauralLimits:
         cls, frequencies_hz: Array, ratios: Complex, settings: PlausibilitySettings = _SETTINGS
     ) -> InterauralLimits:
         """Return the limits of a head with ratios (N, F) of the right over the left ear."""
-        ratios = ratios.astype(np.complex64)  # half the time
+        ratios = ratios.astype(np.complex64)  # saves time; digits beyond are not needed
         low = frequencies_hz <= settings.level_hz
         level_db = 20 * np.log10(np.maximum(np.abs(ratios), 1e-12))
         low_level_db = level_db[:, low].mean(axis=1)

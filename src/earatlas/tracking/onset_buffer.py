@@ -181,7 +181,7 @@ class OnsetBuffer:
     ) -> DirectionLogLikelihood | None:
         """Return the log-likelihood of the direction of static source m, given the others.
 
-        Bins older than `seconds` are not used. None: there are no others.
+        Bins older than `seconds` are not used. None if there are no bins within `seconds`.
         """
         used = np.flatnonzero(self.ages <= seconds)
         if not len(used):
