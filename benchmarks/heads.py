@@ -318,7 +318,7 @@ def laboratory(atlas: PopulationAtlas, heads: list[ea.Head], count: int) -> None
 def fit(count: int) -> None:
     """Print how often the right head of 8 is named, from directions that were held out.
 
-    And how often it fits, and how often any head fits if it is missing.
+    And how often it fits, how often another one fits beside it, and if the right one is missing.
     """
     from earatlas.atlas import learn
 
@@ -331,17 +331,20 @@ def fit(count: int) -> None:
         atlases.append(learn(head.subset(order[200:]), rooms=False))
         held_out.append(head.subset(order[:200]))
     for seconds in (3.0, 10.0):
-        right, fitting, others = [], [], []
+        right, fitting, others, missing = [], [], [], []
         for number, head in enumerate(held_out):
             for sound in talkers(head, count, seconds, 4000 + number)[1]:
                 found = compare_learned_heads(sound, atlases)
                 right.append(found[0].index == number)
                 fitting += [one.fits for one in found if one.index == number]
                 others.append(any(one.fits for one in found if one.index != number))
-        shares = [f"{100 * np.mean(values):.0f} %" for values in (right, fitting, others)]
+                wrong = compare_learned_heads(sound, atlases[:number] + atlases[number + 1 :])
+                missing.append(any(one.fits for one in wrong))
+        counted = (right, fitting, others, missing)
+        shares = [f"{100 * np.mean(values):.0f} %" for values in counted]
         print(
             f"{seconds:g} s, {len(right)} talkers: right head of 8 {shares[0]}, it fits "
-            f"{shares[1]}, any of the others fits {shares[2]}",
+            f"{shares[1]}, any of the others fits {shares[2]}, and {shares[3]} without it",
             flush=True,
         )
 

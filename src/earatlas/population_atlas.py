@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -158,7 +159,7 @@ class PopulationAtlas(Atlas, LearnedPopulation):
         clue_maker = ClueMaker(unknown)
         clues: list[ListenerClue] = []
         skipped: list[str] = []
-        several = 0
+        unusable: Counter[UnusableSound] = Counter()
         with single_threaded_blas():
             for recording, label in zip(recordings, given, strict=True):
                 try:
@@ -172,14 +173,18 @@ class PopulationAtlas(Atlas, LearnedPopulation):
                     if isinstance(clue, ListenerClue):
                         clues.append(clue)
                     else:
-                        several += clue is UnusableSound.SEVERAL_SOURCES
+                        unusable[clue] += 1
             if skipped and len(skipped) == len(recordings):
                 raise InputError(
                     f"recordings must contain sound, got {len(skipped)} that cannot be used. The "
                     f"first problem is: {skipped[0]}"
                 )
             found = adapt_to_clues(self.population, self.calibration, clues)
-            found = replace(found, several_sources=several)
+            found = replace(
+                found,
+                several_sources=unusable[UnusableSound.SEVERAL_SOURCES],
+                few_onsets=unusable[UnusableSound.FEW_ONSETS],
+            )
         for problem in skipped:
             warnings.warn(
                 f"A recording is left out of the adaptation. {problem}",

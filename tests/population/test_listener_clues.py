@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import earatlas as ea
+from earatlas.cli.adaptation_text import format_segments
 from earatlas.features.onset_detector import OnsetBins
 from earatlas.geometry.spaces import Sphere
 from earatlas.numerics import logsumexp
@@ -80,3 +81,31 @@ def test_one_talker_in_a_room_is_used_and_two_are_not(clue_maker: ClueMaker) -> 
     _, adaptation = ea.people_atlas().adapt([one, two])
     counts = (adaptation.recordings, adaptation.reverberant, adaptation.several_sources)
     assert counts == (1, 1, 1)
+
+
+def test_dc_offset_changes_no_clue(clue_maker: ClueMaker) -> None:
+    """An offset of the ears is removed; otherwise each recording would begin with an onset."""
+    head, room = ea.simulated_head(Sphere().grid(20.0)), ea.Room(t60_seconds=0.4)
+    sound = ea.render_scene(head, [ea.synthetic_speech(3.0, seed=5)], [[40, 0]], room=room).mixture
+    offset = np.array([[3.0], [1.0]]) * sound.samples.std()
+    clean, shifted = (
+        clue_maker.clue(ea.Audio(samples, sound.rate))
+        for samples in (sound.samples, sound.samples + offset)
+    )
+    assert isinstance(clean, ListenerClue)
+    assert isinstance(shifted, ListenerClue)
+    np.testing.assert_allclose(shifted.logs(), clean.logs(), rtol=0.02, atol=0.05)
+
+
+def test_reverberant_recordings_with_few_onsets_are_counted(
+    clue_maker: ClueMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording in a room without enough onsets is left out, and the report says so."""
+    head, room = ea.simulated_head(Sphere().grid(20.0)), ea.Room(t60_seconds=0.4)
+    sound = ea.render_scene(head, [ea.synthetic_speech(3.0, seed=5)], [[40, 0]], room=room).mixture
+    monkeypatch.setattr(OnsetBins, "enough", False)
+    assert clue_maker.clue(sound) is UnusableSound.FEW_ONSETS
+    _, adaptation = ea.people_atlas().adapt([sound])
+    assert (adaptation.recordings, adaptation.few_onsets) == (0, 1)
+    assert adaptation.to_dict()["few_onsets"] == 1
+    assert "1 reverberant with too few onsets" in format_segments(adaptation)

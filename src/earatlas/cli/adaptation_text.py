@@ -34,4 +34,6 @@ def format_segments(adaptation: Adaptation) -> str:
         usable += f", {adaptation.reverberant} of them reverberant"
     if adaptation.several_sources:
         usable += f", {adaptation.several_sources} with several sources left out"
+    if adaptation.few_onsets:
+        usable += f", {adaptation.few_onsets} reverberant with too few onsets left out"
     return usable

@@ -92,6 +92,8 @@ class Adaptation:
     several_sources : int
         Number of recordings or segments that were left out: their onsets are those of several
         sources.
+    few_onsets : int
+        Number of reverberant recordings or segments that were left out: they have too few onsets.
 
     Examples
     --------
@@ -110,6 +112,7 @@ class Adaptation:
     residual_after: float
     reverberant: int = 0  # usable recordings that are reverberant
     several_sources: int = 0  # recordings that were left out: several sources at once
+    few_onsets: int = 0  # reverberant recordings that were left out: too few onsets
 
     def __repr__(self) -> str:
         text = f"{self.verdict.name}, {self.recordings} recordings, {self.gain_nats:+.2f} nats"
@@ -123,8 +126,8 @@ class Adaptation:
         Returns
         -------
         dict
-            `verdict`, `segments`, `reverberant`, `several_sources`, `gain_nats`, `fit_before` and
-            `fit_after`.
+            `verdict`, `segments`, `reverberant`, `several_sources`, `few_onsets`, `gain_nats`,
+            `fit_before` and `fit_after`.
         """
         fits = (self.residual_before, self.residual_after)
         before, after = (None if np.isnan(fit) else round(fit, 3) for fit in fits)
@@ -133,6 +136,7 @@ class Adaptation:
             "segments": self.recordings,
             "reverberant": self.reverberant,
             "several_sources": self.several_sources,
+            "few_onsets": self.few_onsets,
             "gain_nats": round(self.gain_nats, 3),
             "fit_before": before,
             "fit_after": after,

@@ -46,6 +46,7 @@ class UnusableSound(StrEnum):
     """Why a recording says nothing about its listener."""
 
     SILENT = "too little sound"
+    FEW_ONSETS = "too few onsets in a room"
     SEVERAL_SOURCES = "several sources at once"
 
 
@@ -73,18 +74,19 @@ class ClueMaker:
         `label` is the direction of its source, if it is known.
         """
         head = self.unknown
-        whole = recording_statistics(audio, head.layout)
+        samples = _without_dc_offset(audio, head.layout)
+        whole = _statistics(samples, head.layout)
         effective = head.calibration.effective_statistics(whole, self._prior.noise)
         if not is_observed(effective, head.calibration):
             return UnusableSound.SILENT
-        onsets = self._onsets(audio)
+        onsets = self._onsets(samples)
         variance = float(head.calibration.relative_variances(CueStatistics.stack([whole]))[0])
         if onsets is not None:
             onsets = onsets.with_reverberation(cue_variance=variance)
         if onsets is None or not _has_room(onsets):
             return ListenerClue.of_cues(head.population, self._prior, effective, label)
         if not onsets.enough:
-            return UnusableSound.SILENT
+            return UnusableSound.FEW_ONSETS
         if self._has_several_sources(onsets):
             return UnusableSound.SEVERAL_SOURCES
         return self.onset_clue(onsets, head.posterior(whole, onsets), label)
@@ -130,12 +132,12 @@ class ClueMaker:
         strongest = onsets.by_frequency().strongest(DETECTION_SETTINGS.few_bins)
         return len(SourceDetector(localizer.direct_sound, strongest).mixture.count_sources(2)) > 1
 
-    def _onsets(self, audio: Audio) -> OnsetBins | None:
-        """Return the onsets of a recording; None without models for rooms."""
+    def _onsets(self, samples: Array) -> OnsetBins | None:
+        """Return the onsets of samples (2, n); None without models for rooms."""
         if self.unknown.reverberant_localizer is None:
             return None
         detector = OnsetDetector(self._detector)
-        detector.push(audio.samples)
+        detector.push(samples)
         detector.finish()
         return detector.bins()
 
@@ -182,7 +184,17 @@ def _has_room(onsets: OnsetBins) -> bool:
 
 def recording_statistics(audio: Audio, layout: CueLayout) -> CueStatistics:
     """Return the cue statistics of a recording at the rate of the layout."""
+    return _statistics(_without_dc_offset(audio, layout), layout)
+
+
+def _without_dc_offset(audio: Audio, layout: CueLayout) -> Array:
+    """Return samples (2, n) without the offset of each ear, which would begin with an onset."""
+    blocks = MemoryRecording(audio).without_dc_offset().blocks(layout)
+    return np.concatenate([block.samples for block in blocks], axis=1)
+
+
+def _statistics(samples: Array, layout: CueLayout) -> CueStatistics:
+    """Return the cue statistics of samples (2, n)."""
     levels = LevelStatistics(layout)
-    blocks = [block.samples for block in MemoryRecording(audio).without_dc_offset().blocks(layout)]
-    levels.push(stft(np.concatenate(blocks, axis=1), layout.window, layout.hop))
+    levels.push(stft(samples, layout.window, layout.hop))
     return levels.statistics()
