@@ -108,3 +108,30 @@ def test_anechoic_weights_maximize_the_penalized_likelihood(rng: np.random.Gener
     found = fit_anechoic_weight(features, ratios, *scores)
     np.testing.assert_allclose(found, expected.x, atol=1e-5)
     assert loss(found) <= loss(expected.x) + 1e-9
+
+
+def test_weights_of_scores_without_a_value_are_refused(rng: np.random.Generator) -> None:
+    """A score of NaN is an error, not weights of NaN."""
+    features = rng.uniform((0.5, 5.0, 1.0), (3.0, 45.0, 9.0), size=(7, 3))
+    scores = rng.normal(-5.0, 4.0, size=(2, 7))
+    scores[1, 4] = np.nan
+    with pytest.raises(ea.InputError, match="scores and features must be finite"):
+        fit_anechoic_weight(features, np.ones(7), *scores)
+
+
+def test_fit_of_weights_ends_without_convergence(rng: np.random.Generator) -> None:
+    """Where no step is small enough, the fit ends after its largest number of steps."""
+    features = rng.uniform((0.5, 5.0, 1.0), (3.0, 45.0, 9.0), size=(7, 3))
+    scores = rng.normal(-5.0, 4.0, size=(2, 7))
+    found = [
+        fit_anechoic_weight(
+            features, np.ones(7), *scores,
+            replace(CALIBRATION_SETTINGS, weight_tolerance=-1.0, max_weight_steps=steps),
+        )
+        for steps in (0, 1, 300)
+    ]  # fmt: skip
+    assert not found[0].any()
+    assert found[1].any()
+    np.testing.assert_allclose(
+        found[2], fit_anechoic_weight(features, np.ones(7), *scores), atol=1e-6
+    )

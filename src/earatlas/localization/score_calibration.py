@@ -25,6 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
+from earatlas.errors import InputError
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Space
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood
@@ -58,6 +59,7 @@ class ScoreCalibrationSettings:
     feature_scales: tuple[float, ...] = (1.0, 0.5, 1.0)  # the SNR separates noise and rooms
     ridge: float = 0.3  # penalty of the logistic weights
     weight_tolerance: float = 1e-8  # of the logistic weights: last step of their fit
+    max_weight_steps: int = 10_000  # of this fit; a bound that it does not reach
 
     # Use
     kernel_variance: float = 0.25  # of the kernel over φ that selects scenes
@@ -292,12 +294,19 @@ def fit_anechoic_weight(
 
     # EM. The slope of the logistic function is at most 1/4: with this bound instead of the slope,
     # a Newton step on the result of the E-step never decreases the likelihood.
-    v, step = np.zeros(X.shape[1]), np.full(X.shape[1], np.inf)
+    v = np.zeros(X.shape[1])
     curvature = 0.25 * X.T @ X + 2 * settings.ridge * np.eye(len(v))
-    while np.abs(step).max() > settings.weight_tolerance:
+    for _ in range(settings.max_weight_steps):
         pi = logistic(X @ v)
         responsibilities = pi * a / (pi * a + (1 - pi) * b)
         gradient = X.T @ (responsibilities - pi) - 2 * settings.ridge * v
         step = np.linalg.solve(curvature, gradient)
         v = v + step
+        if not np.isfinite(v).all():
+            raise InputError(
+                "scores and features must be finite, got weights of the anechoic posterior with "
+                "NaN or infinity. Check the responses of the head."
+            )
+        if np.abs(step).max() <= settings.weight_tolerance:
+            break
     return v
