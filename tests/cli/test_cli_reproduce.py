@@ -182,6 +182,7 @@ def test_finished_rows_are_kept(
         if other.stem not in ("figure2", "table1", "table2"):
             other.unlink()
     result = run("reproduce", "all", "--quick", "--draw-only", "-o", folder)
+    assert result.returncode == 0, result.stderr
     before = (folder / "results.md").read_text()
     result = run("reproduce", "figure2", "--quick", "-o", folder)
     assert result.returncode == 0, result.stderr

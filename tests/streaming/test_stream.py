@@ -124,7 +124,7 @@ def test_ended_track_returns_its_last_samples(
 
     monkeypatch.setattr(OnlineTracker, "_prune", delete_first_track)
     samples = scene.mixture.samples[:, : int(3.2 * RATE)]
-    results = [run_stream(reverberant_atlas.live(), samples, n) for n in (64, 48_000)]
+    results = [run_stream(reverberant_atlas.live(), samples, n) for n in (64, 1000, 48_000)]
     _, expected = results[0]
     assert expected[1][:, : 2 * RATE].any()
     for reports, sounds in results:
