@@ -122,10 +122,10 @@ def test_weights_of_scores_without_a_value_are_refused(rng: np.random.Generator)
 def test_fit_of_weights_ends_without_convergence(rng: np.random.Generator) -> None:
     """Where no step is small enough, the fit ends after its largest number of steps."""
     features = rng.uniform((0.5, 5.0, 1.0), (3.0, 45.0, 9.0), size=(7, 3))
-    scores = rng.normal(-5.0, 4.0, size=(2, 7))
+    anechoic, onset = rng.normal(-5.0, 4.0, size=(2, 7))
     found = [
         fit_anechoic_weight(
-            features, np.ones(7), *scores,
+            features, np.ones(7), anechoic, onset,
             replace(CALIBRATION_SETTINGS, weight_tolerance=-1.0, max_weight_steps=steps),
         )
         for steps in (0, 1, 300)
@@ -133,5 +133,5 @@ def test_fit_of_weights_ends_without_convergence(rng: np.random.Generator) -> No
     assert not found[0].any()
     assert found[1].any()
     np.testing.assert_allclose(
-        found[2], fit_anechoic_weight(features, np.ones(7), *scores), atol=1e-6
+        found[2], fit_anechoic_weight(features, np.ones(7), anechoic, onset), atol=1e-6
     )
