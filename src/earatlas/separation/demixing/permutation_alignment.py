@@ -51,6 +51,10 @@ __all__ = [
     "count_bands",
 ]
 
+# First bands whose runs are evaluated at once: fewer take more calls of NumPy, and with more, pairs
+# of bands that are no runs are evaluated, too.
+_BANDS_PER_BLOCK = 32
+
 
 # Evidence: docs/figures/settings/separation.md, "demixing.permutation_alignment".
 @dataclass(frozen=True, slots=True)
@@ -228,8 +232,7 @@ def _best_signs(pairwise: Array, unary: Array) -> Array:
     np.fill_diagonal(J, 0.0)
     min_gain = 1e-9 * float(np.abs(J).sum())
     square, ends, gains = np.zeros((n + 1, n + 1)), np.empty(n + 1, np.intp), np.empty(n + 1)
-    block = 32  # first bands whose runs stay in the cache
-    no_run = np.where(np.tri(block, dtype=bool), -np.inf, 0.0)
+    no_run = np.where(np.tri(_BANDS_PER_BLOCK, dtype=bool), -np.inf, 0.0)
     for _ in range(100):  # ends long before
         # A flip keeps the terms within the run, and changes the sign of all terms with the rest.
         for row, above, below in zip(J, square[:-1, 1:], square[1:, 1:], strict=True):
@@ -238,8 +241,8 @@ def _best_signs(pairwise: Array, unary: Array) -> Array:
         np.cumsum(square[1:, 1:], axis=1, out=square[1:, 1:])
         inside = np.diag(square)
         at_begin, at_end = 4 * inside + 2 * linear, 4 * inside - 2 * linear
-        for first in range(0, n + 1, block):
-            rows = slice(first, first + block)  # a run ends behind its first band
+        for first in range(0, n + 1, _BANDS_PER_BLOCK):
+            rows = slice(first, first + _BANDS_PER_BLOCK)  # a run ends behind its first band
             gain = -8 * square[rows, first:]
             gain += at_end[first:]
             size = len(gain)
