@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from earatlas.features.reverberation import (
     UNKNOWN_REVERBERATION,
     DecayEstimator,
     ReverberationEstimate,
+    ReverberationEvidence,
 )
 from earatlas.features.statistics import NOISE_FLOOR, LevelTable
 from earatlas.features.stft import FrameStream, frame_groups, squared_magnitude
@@ -183,7 +184,7 @@ class OnsetBins:
         """Whether there are enough bins for any statement; hundreds are usual."""
         return len(self) >= _STATEMENTS.min_bins
 
-    def with_reverberation(self, **evidence: Any) -> OnsetBins:
+    def with_reverberation(self, **evidence: Unpack[ReverberationEvidence]) -> OnsetBins:
         """Return the bins with more evidence of reverberation: fields of the estimate."""
         return replace(self, reverberation=replace(self.reverberation, **evidence))
 

@@ -33,6 +33,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypedDict
 
 import numpy as np
 
@@ -44,6 +45,7 @@ __all__ = [
     "DecayEstimator",
     "DecaySettings",
     "ReverberationEstimate",
+    "ReverberationEvidence",
     "ReverberationSettings",
     "ReverberationState",
 ]
@@ -74,6 +76,17 @@ class ReverberationState(Enum):
     ANECHOIC = "anechoic"
     UNCERTAIN = "uncertain"
     REVERBERANT = "reverberant"
+
+
+class ReverberationEvidence(TypedDict, total=False):
+    """Fields of a `ReverberationEstimate` that are known later than its onsets."""
+
+    decay_seconds: float
+    diffuse_ratio: float | None
+    was_reverberant: bool
+    active_seconds: float
+    cue_variance: float | None
+    n_sources: int
 
 
 @dataclass(frozen=True, slots=True)
