@@ -232,6 +232,25 @@ def test_recordings_have_enough_long_windows(
     np.testing.assert_allclose(np.array(windows) / LAYOUT.rate, expected)
 
 
+@pytest.mark.parametrize(
+    ("decay_seconds", "snr_db", "count"), [(0.41, 15.0, 2), (0.41, 30.0, 3), (0.59, 15.0, 3)]
+)
+def test_noise_is_no_hall(decay_seconds: float, snr_db: float, count: int) -> None:
+    """Noise makes measured decays slower; halls lower the SNR, but their decays are slower yet."""
+    settings = rendering.SpatialFilterSettings()
+    reverberation = ReverberationEstimate(decay_seconds, snr_db)
+    windows = rendering._long_windows(8 * 16_000, LAYOUT, reverberation, settings)
+    assert len(windows) == count
+
+
+def test_long_windows_have_a_duration_in_any_layout() -> None:
+    """They are as long in seconds with other windows of the cues, to within half of such a one."""
+    layout = ea.CueLayout(rate=44_100, window=2048, hop=256)
+    settings, reverberation = rendering.SpatialFilterSettings(), ReverberationEstimate(0.5)
+    windows = rendering._long_windows(8 * 44_100, layout, reverberation, settings)
+    np.testing.assert_allclose(np.array(windows) / 44_100, [0.512, 1.024, 1.536], atol=0.024)
+
+
 @pytest.mark.parametrize("is_reverberant", [False, True])
 def test_filters_detect_reverberation(is_reverberant: bool) -> None:
     """If it is unknown whether the room is reverberant, the result is that of the right setting."""

@@ -15,7 +15,7 @@ applies a multichannel Wiener filter (`wiener`).
 In reverberant recordings, longer windows capture more of the room response and the filters cancel
 more, but the masks of few long frames are a poor initialization. The sources are therefore
 separated as above first, and the result initializes further passes in longer and longer windows
-(`refine_in_long_windows`), the longer the slower sound decays, as far as the recording has enough
+(`refine_pair`), the longer the slower sound decays, as far as the recording has enough
 of them. In anechoic recordings these settings would lose up to 10 dB. If it is unknown whether the
 recording is reverberant, the diffuse-to-direct ratio ε of the anechoic filters decides. The
 estimate that is completed with it is returned, so that the decision is made once: later blocks and
@@ -71,6 +71,7 @@ __all__ = [
     "SpatialFilterSettings",
     "check_rendering",
     "refine_in_long_windows",
+    "refine_pair",
     "render_sources",
     "separate_spatially",
 ]
@@ -81,7 +82,7 @@ Rendering = Literal["spatial", "soft", "binary"]
 # Evidence: docs/figures/settings/separation.md, "demixing.rendering".
 @dataclass(frozen=True, slots=True)
 class SpatialFilterSettings:
-    """Settings of `separate_spatially`. Windows are in windows of the cue layout (64 ms)."""
+    """Settings of `separate_spatially`. Factors are in windows of the cue layout (64 ms)."""
 
     window_factor: int = 4  # window of the filters of two sources
     hops_per_window: int = 8  # window length, hops
@@ -94,9 +95,10 @@ class SpatialFilterSettings:
             alignments=2,
         )
     )
-    long_window_factors: tuple[int, ...] = (8, 16)  # windows of further passes in these rooms
-    hall_window_factor: int = 24  # window of one more pass in halls
+    long_window_seconds: tuple[float, ...] = (0.512, 1.024)  # further passes in these rooms
+    hall_window_seconds: float = 1.536  # one more pass in halls
     hall_decay_seconds: float = 0.385  # decay time from which a room is a hall
+    noisy_hall_decay_seconds: float = 0.45  # the same in noise, which makes decays slower
     min_long_windows: float = 3.5  # windows per recording; only the first pass has fewer
     long_window_smoothing_hz: float = 32.0  # averaging of the powers over frequency
     long_window_iterations: int = 3
@@ -150,6 +152,7 @@ def separate_spatially(
     *,
     reverberation: ReverberationEstimate = UNKNOWN_REVERBERATION,
     expected: ExpectedCues | None = None,
+    long_windows: bool = True,
     settings: SpatialFilterSettings | None = None,
 ) -> tuple[Array, ReverberationEstimate]:
     """Separate the sources of a mixture by demixing filters and a multichannel Wiener filter.
@@ -169,6 +172,8 @@ def separate_spatially(
     expected : ExpectedCues, optional
         Cues of the sources at the F frequencies of the masks, which the head model predicts. They
         are used for two sources in anechoic recordings.
+    long_windows : bool, default True
+        Whether two sources in a room are refined in long windows (`refine_pair`).
     settings : SpatialFilterSettings, optional
         Windows, smoothing and Wiener filter.
 
@@ -213,9 +218,23 @@ def separate_spatially(
     # Reflections change the cues from what is expected for a direction.
     model = _fit_pair(frames, masks, layout, settings.reverberant_demixing, settings.wiener, None)
     signals = model.signals()
+    if long_windows:
+        signals = refine_pair(samples, signals, layout, reverberation, settings)
+    return signals, reverberation
+
+
+def refine_pair(
+    samples: Array,
+    signals: Array,
+    layout: CueLayout,
+    reverberation: ReverberationEstimate,
+    settings: SpatialFilterSettings | None = None,
+) -> Array:
+    """Separate two reverberant sources again from their signals (2, 2, n), in all long windows."""
+    settings = settings or SpatialFilterSettings()
     for window in _long_windows(samples.shape[1], layout, reverberation, settings):
         signals = refine_in_long_windows(samples, signals, layout.rate, window, settings)
-    return signals, reverberation
+    return signals
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,10 +366,13 @@ def _fit_pair(
 def _long_windows(
     n: int, layout: CueLayout, reverberation: ReverberationEstimate, settings: SpatialFilterSettings
 ) -> list[int]:
-    """Return the long windows for a recording of n samples, in samples."""
-    factors = settings.long_window_factors
-    if reverberation.decay_seconds >= settings.hall_decay_seconds:
-        factors = (*factors, settings.hall_window_factor)
+    """Return the long windows for n samples, in samples; they are multiples of the cues' window."""
+    seconds = settings.long_window_seconds
+    clean = reverberation.low_noise
+    hall_seconds = settings.hall_decay_seconds if clean else settings.noisy_hall_decay_seconds
+    if reverberation.decay_seconds >= hall_seconds:
+        seconds = (*seconds, settings.hall_window_seconds)
+    factors = (max(round(s * layout.rate / layout.window), 1) for s in seconds)
     first, *longer = (factor * layout.window for factor in factors)
     return [first, *(window for window in longer if settings.min_long_windows * window <= n)]
 
