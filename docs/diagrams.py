@@ -105,6 +105,7 @@ SEPARATE = [
     [Box("separation.initialization", "starts of VESSL", 1)],
     [Box("separation.model_order", "number of sources", 1)],
     [Box("separation.vessl", "variational EM (paper §6)", 1)],
+    [Box("separation.demixing.speaker_similarity", "one source in a room: one speaker or two", 1)],
     [Box("separation.source_masks", "masks of all bins of a block", 2)],
     [
         Box("separation.demixing.rendering", "steering vectors, Wiener filter", 2),
@@ -150,6 +151,13 @@ MODEL_ORDER = [
         _SPACE,
         Box("number: of the free energy", "detections are repeated", 3),
     ],
+    [_SPACE, Box("one static source in a room?", "number not given, any end above", 0), _SPACE],
+    [
+        Box("number: as above", "", 3),
+        _SPACE,
+        Box("signals of two speakers?", "separated at two directions", 0),
+    ],
+    [_SPACE, Box("number: as above", "", 3), Box("two sources", "", 3)],
 ]
 
 STREAM = [
@@ -190,6 +198,9 @@ EDGES: dict[str, Edges] = {
         5: [(2, 1, "no"), (2, 2, "yes")],
         6: [(1, 1, ""), (2, 1, "")],
         7: [(1, 0, "no"), (1, 2, "yes")],
+        8: [(0, 1, ""), (2, 1, "")],
+        9: [(1, 0, "no"), (1, 2, "yes")],
+        10: [(2, 1, "no"), (2, 2, "yes")],
     },
     "flow_stream.svg": {4: [(1, 0, ""), (1, 1, "")]},
 }

@@ -11,9 +11,13 @@ from earatlas.features.reverberation import ReverberationEstimate
 from earatlas.geometry.angles import to_vectors
 from earatlas.localization.onset_mixture import SourceMixture
 from earatlas.parts import complete
-from earatlas.separation import pipeline
+from earatlas.separation import model_order, pipeline
 from earatlas.separation.demixing.determined import DemixingSettings
-from earatlas.separation.demixing.speaker_similarity import SimilaritySettings, speaker_similarity
+from earatlas.separation.demixing.speaker_similarity import (
+    SimilaritySettings,
+    SpeakerSimilarity,
+    speaker_similarity,
+)
 from earatlas.separation.initialization import Initialization, SourceFit
 from earatlas.separation.model_order import fit_sources
 from earatlas.streaming.filterbank import Filterbank
@@ -355,6 +359,27 @@ def test_signals_of_a_recording_decide_about_two_talkers(
     assert len(reverberant_atlas.separate(short).sources) == 1
     signals = np.stack([source.audio.samples for source in found.sources])
     np.testing.assert_allclose(signals.sum(axis=0), scene.mixture.samples, atol=1e-9)
+
+
+@pytest.mark.parametrize("correlation", [0.8, 0.7])
+def test_one_clear_speaker_is_not_separated_in_long_windows(
+    reverberant_atlas: ea.Atlas,
+    cone_scenes: dict[int, ea.SimulatedScene],
+    correlation: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first pass of the filters ends the test if its signals are clearly one speaker."""
+    passes = []
+
+    def refine(samples: Array, signals: Array, *args: object) -> Array:
+        passes.append(signals)
+        return signals
+
+    similarity = SpeakerSimilarity(correlation, 0.1, 10.0, SETTINGS)
+    monkeypatch.setattr(model_order, "speaker_similarity", lambda *args: similarity)
+    monkeypatch.setattr(model_order, "refine_pair", refine)
+    assert len(reverberant_atlas.separate(cone_scenes[1].mixture).sources) == 1
+    assert len(passes) == (correlation < SETTINGS.min_same)
 
 
 def test_two_talkers_on_one_cone_in_a_reverberant_room(

@@ -14,20 +14,28 @@ sources, if it is given. Output: the `SourceFit`. The decisions are those of a t
               yes   number: given, or that of the onsets
               no    the free energy may change the number, if the anechoic model then fits; a
                     single source is divided only if its parts have onsets at the same frequencies
+    number is not given, nothing moves, and a single source is in a room?   (`divided_fit`)
+      yes   two sources, if the signals at two directions are those of two speakers
 
 VESSL takes reflections for sources. It is therefore not asked for the number of sources in
-reverberant recordings, and its answer is ignored if it does not fit.
+reverberant recordings, and its answer is ignored if it does not fit. The onsets of two talkers on
+one cone of confusion, or of a head that was not learned, resemble those of one talker with
+reflections; their separated signals do not. Signals of the first pass of the filters are enough to
+recognize a single talker; two talkers have to be separated better, in long windows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from earatlas.separation.demixing.rendering import refine_pair, separate_spatially
+from earatlas.separation.demixing.speaker_similarity import SimilaritySettings, speaker_similarity
 from earatlas.separation.initialization import Initialization, SourceFit
-from earatlas.separation.separator import MAX_SOURCES
+from earatlas.separation.separator import MAX_SOURCES, ObservedRecording
+from earatlas.separation.source_masks import StaticMasks
 from earatlas.separation.vessl import VESSLState
 
-__all__ = ["ModelOrderSettings", "fit_sources"]
+__all__ = ["ModelOrderSettings", "divided_fit", "fit_sources"]
 
 
 # Evidence: docs/figures/settings/separation.md, "model_order".
@@ -72,6 +80,40 @@ def fit_sources(
     if fit.n_sources == 1 and not start.alternate(detections, other.state.directions):
         return fit
     return replace(other, detections=start.detect_sources(other.n_sources))
+
+
+def divided_fit(
+    start: Initialization,
+    fit: SourceFit,
+    observed: ObservedRecording,
+    settings: SimilaritySettings | None = None,
+) -> SourceFit:
+    """Return the fit of two sources if a single static one in a room is two speakers, else `fit`.
+
+    The signals of the first block are compared. Where it is uncertain whether there is a room, the
+    source is not divided: that is decided later, when the signals are made.
+    """
+    settings = settings or SimilaritySettings()
+    reverberation = fit.detections.reverberation
+    if len(fit.detections) != 1 or not reverberation.reverberant:
+        return fit
+    if fit.vessl.directions is not None or observed.seconds < settings.seconds:
+        return fit
+    pair = fit_sources(start, 2)
+    if pair.n_sources != 2:
+        return fit
+    layout, block = start.separator.layout, observed.blocks.peek()
+    samples = block.block.samples
+    masks = StaticMasks(start.separator, pair, observed).separate(block).masks
+    signals, _ = separate_spatially(
+        samples, masks, layout, reverberation=reverberation, long_windows=False
+    )
+    similarity = speaker_similarity(signals[0], signals[1], layout.rate, settings)
+    if similarity.correlation > settings.min_same:
+        return fit
+    signals = refine_pair(samples, signals, layout, reverberation)
+    similarity = speaker_similarity(signals[0], signals[1], layout.rate, settings)
+    return pair if similarity.different_speakers else fit
 
 
 def _add_sources(

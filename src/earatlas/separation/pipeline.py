@@ -5,9 +5,8 @@ Input: a `Separator` (a learned head prepared for mixtures) and a recording. Out
 
 1. observe the recording: coherent bins and onsets (`earatlas.separation.separator`);
 2. estimate the number of sources and fit them (`earatlas.separation.model_order`), and estimate
-   trajectories if some source moves (`earatlas.tracking`); a single static source in a room is
-   divided if its signals at two directions are those of two speakers
-   (`earatlas.separation.demixing.speaker_similarity`);
+   trajectories if some source moves (`earatlas.tracking`); if none moves, a single source in a room
+   may be divided (`model_order`);
 3. in every block: masks (`earatlas.separation.source_masks`), demixing and cross-fading
    (`earatlas.separation.assembly`);
 4. localize each source (`earatlas.separation.source_directions`) and collect the doubts.
@@ -26,7 +25,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -46,9 +44,8 @@ from earatlas.localization.localizer import localize
 from earatlas.separation.assembly import OutputPlan, OutputSegment, SceneAssembler
 from earatlas.separation.demixing.dereverberation import explain_no_effect
 from earatlas.separation.demixing.rendering import Rendering, check_rendering
-from earatlas.separation.demixing.speaker_similarity import SimilaritySettings, speaker_similarity
 from earatlas.separation.initialization import Initialization, OnsetDetections
-from earatlas.separation.model_order import fit_sources
+from earatlas.separation.model_order import divided_fit, fit_sources
 from earatlas.separation.result import Scene, SceneSummary, Source
 from earatlas.separation.separator import (
     MAX_SOURCES,
@@ -345,12 +342,13 @@ class _Separation:
         start = Initialization(
             separator, self.observed.bins, self.observed.onsets, directions=directions
         )
-        self._fit = fit_sources(start, options.n_sources)
+        fit = fit_sources(start, options.n_sources)
         self._trajectories = _moving_trajectories(
-            separator, self.observed, self._fit.detections, options.n_sources
+            separator, self.observed, fit.detections, options.n_sources
         )
         if options.n_sources is None and not self._trajectories:
-            self._divide_speakers(start)
+            fit = divided_fit(start, fit, self.observed)
+        self._fit = fit
         self.masks: SourceMasks
         if self._trajectories:
             self.masks = TrajectoryMasks(separator, self._trajectories)
@@ -358,29 +356,6 @@ class _Separation:
             self.masks = StaticMasks(separator, self._fit, self.observed)
         self._onset_masks = self._new_onset_masks()
         self.assembler = self._scene_assembler(output, rate)
-
-    def _divide_speakers(self, start: Initialization) -> None:
-        """Fit two sources instead of one if the signals of the first block are two speakers.
-
-        The onsets of two talkers on one cone of confusion, or of a head that was not learned,
-        resemble those of one talker with reflections; their separated signals do not.
-        """
-        settings, seconds = SimilaritySettings(), self.observed.seconds
-        detections = self._fit.detections
-        if len(detections) != 1 or not detections.reverberation.reverberant:
-            return
-        if self._fit.vessl.directions is not None or seconds < settings.seconds:
-            return
-        pair = fit_sources(start, 2)
-        if pair.n_sources != 2:
-            return
-        block = next(self.observed.blocks)
-        self.observed = replace(self.observed, blocks=chain([block], self.observed.blocks))
-        separated = StaticMasks(self._separator, pair, self.observed).separate(block)
-        layout = self._separator.layout
-        (first, second), _ = separated.signals(layout, "spatial", detections.reverberation)
-        if speaker_similarity(first, second, layout.rate, settings).different_speakers:
-            self._fit = pair
 
     def _new_onset_masks(self) -> OnsetMasks | None:
         """Return storage for the masks at onset bins of static sources detected by onsets."""

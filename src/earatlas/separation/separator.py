@@ -37,6 +37,7 @@ __all__ = [
     "ObservationSettings",
     "ObservedBlock",
     "ObservedRecording",
+    "PeekableBlocks",
     "Separator",
     "check_source_count",
     "observe_recording",
@@ -150,6 +151,22 @@ class ObservedBlock:
         return self.block.start + int(self.block.samples.shape[1])
 
 
+class PeekableBlocks(Iterator[ObservedBlock]):
+    """Iterator over blocks, the next of which can be read without consuming it."""
+
+    def __init__(self, blocks: Iterator[ObservedBlock]) -> None:
+        self._blocks = blocks
+
+    def __next__(self) -> ObservedBlock:
+        return next(self._blocks)
+
+    def peek(self) -> ObservedBlock:
+        """Return the next block, which the iterator yields nevertheless."""
+        block = next(self._blocks)
+        self._blocks = chain([block], self._blocks)
+        return block
+
+
 @dataclass(frozen=True, eq=False)
 class ObservedRecording:
     """The first pass over a recording, and the blocks of the second pass."""
@@ -160,7 +177,7 @@ class ObservedRecording:
     samples: int  # length of the recording
     seconds: float  # the same
     single_block: bool
-    blocks: Iterator[ObservedBlock]
+    blocks: PeekableBlocks
 
 
 def observe_recording(
@@ -205,8 +222,9 @@ def observe_recording(
         detector.finish()
         onsets = detector.bins()
     if first.last:
-        return ObservedRecording(clear, onsets, (), end, seconds, True, iter([observed]))
-    second_pass = _second_pass(separator, recording, rate, floor_db)
+        second_pass = PeekableBlocks(iter([observed]))
+        return ObservedRecording(clear, onsets, (), end, seconds, True, second_pass)
+    second_pass = PeekableBlocks(_second_pass(separator, recording, rate, floor_db))
     clear = digest.with_merged_frames(clear)
     return ObservedRecording(clear, onsets, tuple(segments), end, seconds, False, second_pass)
 

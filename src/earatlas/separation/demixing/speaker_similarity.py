@@ -35,7 +35,7 @@ __all__ = ["SimilaritySettings", "SpeakerSimilarity", "speaker_similarity"]
 class SimilaritySettings:
     """Settings of the comparison of two separated signals."""
 
-    seconds: float = 3.0  # duration of the signals that are compared
+    seconds: float = 3.0  # compared in streams; shortest recording whose first block is compared
     max_different: float = 0.55  # ρ below which two talkers differ
     min_same: float = 0.75  # ρ above which the talker is the same
     clearly_different: float = 0.45  # ρ for a decision on little evidence
