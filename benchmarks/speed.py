@@ -9,7 +9,7 @@ Parts, with their approximate CPU seconds on one core of 2.5 GHz:
     localization (15)  `localize` of 10 s, and `localize --track` of 60 s
     separation (40)    `separate` of two and three talkers, number given and not given
     streams (40)       a live pair at 16 and 48 kHz, mean and longest hop of 16 ms
-    sources (25)       `separate` of 1 to 5 talkers, number not given
+    sources (25)       `separate` of 1 to 5 talkers and of one in a room, number not given
     directions (120)   learning of 1250 to 10,800 directions: CPU seconds, peak memory, accuracy
     durations (90)     recordings of 5 s to --minutes on the command line: CPU seconds, peak memory
     peers (200)        AuxIVA, ILRMA, FastMNMF2, T-ISS; SRP-PHAT, MUSIC; GaussianMixture; LTSA

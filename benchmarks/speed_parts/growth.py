@@ -28,8 +28,9 @@ REPORT = "held out: median {0.median_degrees:.2f}°, mean {0.mean_degrees:.2f}°
 
 
 def sources(setting: Setting) -> list[Row]:
-    """Measure `separate` of 1 to 5 talkers, their number not given."""
-    return [separate_row(setting, M, "anechoic", given=False) for M in range(1, 6)]
+    """Measure `separate` of 1 to 5 talkers and of one in a room, their number not given."""
+    rows = [separate_row(setting, M, "anechoic", given=False) for M in range(1, 6)]
+    return [*rows, separate_row(setting, 1, "T60 0.3 s", given=False)]
 
 
 def directions(setting: Setting) -> list[Row]:

@@ -124,7 +124,8 @@ def separate_row(setting: Setting, M: int, condition: str, *, given: bool) -> Ro
     if len(found.sources) == M:
         sounds = np.stack([source.audio.samples for source in found.sources])
         result = f"SDR {signal_metrics(scene, sounds)[0]:.1f} dB"
-    name = f"`separate`, {M} talkers{'' if given else ', number not given'}, {condition}"
+    talkers = f"{M} talker{'s' if M > 1 else ''}"
+    name = f"`separate`, {talkers}{'' if given else ', number not given'}, {condition}"
     return Row(name, seconds, per_second(seconds), result)
 
 
