@@ -303,6 +303,11 @@ def compare_heads(recording: Audio | str | Path, atlases: Sequence[Atlas]) -> li
     InputError
         If the layouts of the atlases differ.
 
+    Warns
+    -----
+    EaratlasWarning
+        If the recording seems to be reverberant.
+
     Examples
     --------
     >>> import earatlas as ea
@@ -314,6 +319,11 @@ def compare_heads(recording: Audio | str | Path, atlases: Sequence[Atlas]) -> li
     from earatlas.population.comparison import compare_learned_heads
     from earatlas.population.listener_clues import recording_statistics
 
+    if isinstance(recording, Sequence) and not isinstance(recording, str):
+        raise InputError(
+            "recording must be an Audio or the name of a sound file, got a "
+            f"{type(recording).__name__}. The recording comes first, the atlases after it."
+        )
     for atlas in atlases[1:]:
         if atlas.layout != atlases[0].layout:
             names = [str(one.about.get("head", "?")) for one in (atlases[0], atlas)]
@@ -322,7 +332,27 @@ def compare_heads(recording: Audio | str | Path, atlases: Sequence[Atlas]) -> li
                 f"'{names[1]}', which differ in it. Learn them with the same settings."
             )
     audio = recording if isinstance(recording, Audio) else read_audio(recording)
+    _warn_of_room(audio)
     return compare_learned_heads(recording_statistics(audio, atlases[0].layout), atlases)
+
+
+def _warn_of_room(audio: Audio) -> None:
+    """Warn if sound decays more slowly than without a room, which changes the cues."""
+    from earatlas.features.onset_detector import OnsetDetector, OnsetDetectorSettings
+
+    settings = OnsetDetectorSettings()
+    detector = OnsetDetector(settings)
+    detector.push(audio.at_rate(settings.rate).samples)
+    detector.finish()
+    reverberation = detector.bins().reverberation
+    if reverberation.any_room and not reverberation.anechoic:
+        warnings.warn(
+            f"The recording seems to be reverberant (T60 about {reverberation.decay_seconds:.2f} "
+            "s). A room changes the cues that are compared, so that neither the order of the heads "
+            "nor whether they fit is reliable. Use a recording with little reverberation.",
+            EaratlasWarning,
+            stacklevel=3,
+        )
 
 
 def _check_recordings(recordings: Sequence[Audio | str | Path]) -> int:

@@ -352,3 +352,12 @@ def test_pipes_and_devices_are_rejected(tmp_path: Path) -> None:
     for place in (tmp_path / "pipe.wav", Path("/dev/zero")):
         with pytest.raises(InputError, match="Save it to a file first"):
             read_audio(place)
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int32])
+def test_integer_samples_have_full_scale_one(dtype: type[np.int16 | np.int32]) -> None:
+    """Samples as `scipy.io.wavfile.read` returns them are divided by their full scale."""
+    full_scale = 2 ** (8 * np.dtype(dtype).itemsize - 1)
+    samples = np.array([[full_scale // 2, -full_scale], [0, full_scale // 4]], dtype=dtype)
+    audio = Audio(samples, 16_000)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(audio.samples, [[0.5, -1.0], [0.0, 0.25]])

@@ -198,3 +198,19 @@ def test_order_of_the_compared_heads_does_not_matter() -> None:
         for order in (heads, heads[::-1])
     ]
     assert found[0] == pytest.approx(found[1], rel=1e-9)
+
+
+def test_comparison_of_heads_warns_of_a_room() -> None:
+    """A room changes the cues that are compared."""
+    head = ea.simulated_head()
+    sound, room = ea.synthetic_speech(3.0, seed=5), ea.Room(t60_seconds=0.5)
+    scene = ea.render_scene(head, [sound], [[40, 0]], room=room)
+    with pytest.warns(ea.EaratlasWarning, match="seems to be reverberant"):
+        ea.compare_heads(scene.mixture, [ea.example_atlas()])
+
+
+def test_comparison_of_heads_names_exchanged_arguments() -> None:
+    """The recording comes first."""
+    audio = ea.synthetic_speech(1.0)
+    with pytest.raises(ea.InputError, match="recording comes first"):
+        ea.compare_heads([ea.example_atlas()], audio)  # type: ignore[arg-type]

@@ -26,7 +26,8 @@ __all__ = ["adapt_command", "app"]
 app = command_app()
 
 _REMEDIES = {
-    AdaptationVerdict.NO_GAIN: "Use the atlas as it is, or add recordings.",
+    AdaptationVerdict.NO_GAIN: "Use the atlas as it is, or add recordings. "
+    "A dummy head is not a person: use an atlas of its model.",
     AdaptationVerdict.OTHER_HEAD: "Measure this head, or learn a population of such heads.",
     AdaptationVerdict.TOO_FEW: "Record more talkers, one at a time.",
     AdaptationVerdict.ONE_DIRECTION: "Add recordings from other directions.",

@@ -101,4 +101,7 @@ def _format_conclusion(fits: Sequence[AtlasFit], files: Sequence[Path]) -> str:
     best = fits[0]
     if best.fits:
         return f"{files[best.index]} fits best."
-    return "No atlas fits: the recording was made with another head, or has several sources."
+    return (
+        "No atlas fits: the recording was made with another head or in a room, or has several "
+        "sources."
+    )

@@ -268,17 +268,31 @@ def separate_command(
 def _parse_directions(arguments: Sequence[str] | None) -> list[list[float]] | None:
     """Return the directions of `--at AZ:EL`, or AZ alone for an atlas of azimuths."""
     try:
-        return [[float(v) for v in text.split(":")] for text in arguments or ()] or None
+        directions = [[float(v) for v in text.split(":")] for text in arguments or ()]
     except ValueError:
-        raise InputError(
-            f"at must be AZIMUTH:ELEVATION in degrees, got '{', '.join(arguments or ())}'. "
-            "For example: --at 40:0 --at -60:20."
-        ) from None
+        raise _direction_error("AZIMUTH:ELEVATION", ", ".join(arguments or ())) from None
+    if len({len(direction) for direction in directions}) > 1:
+        raise _direction_error("AZIMUTH:ELEVATION", ", ".join(arguments or ()))
+    return directions or None
+
+
+def _direction_error(form: str, got: str) -> InputError:
+    example = "--at 40:0 --at -60:20" if ":" in form else "--at 40 --at -60"
+    return InputError(f"at must be {form} in degrees, got '{got}'. For example: {example}.")
+
+
+def _check_directions(options: SeparationOptions, space: Space) -> None:
+    """Refuse directions with another number of angles than those of the atlas."""
+    given = np.asarray([] if options.directions is None else options.directions)
+    if len(given) and space.holds_directions and given.shape[1] != space.columns:
+        got = ", ".join(":".join(f"{angle:g}" for angle in row) for row in given)
+        raise _direction_error(("AZIMUTH", "AZIMUTH:ELEVATION")[space.columns - 1], got)
+    options.given_directions(space)
 
 
 def _check(job: _SeparateJob, recordings: Sequence[Path], *, force: bool) -> None:
     """Refuse options that do not fit together, before the work."""
-    job.options.given_directions(job.atlas.space)
+    _check_directions(job.options, job.atlas.space)
     check_picture(job.picture, job.atlas.space, needed="--report" if not job.report else None)
     if job.truth is not None and len(recordings) > 1:
         raise InputError(

@@ -73,11 +73,11 @@ class Audio(HtmlView):
     (2, 16000)
     """
 
-    samples: Array  # (C, n), full scale is 1
+    samples: Array  # (C, n), full scale is 1; integers of 16 or 32 bits are divided by theirs
     rate: int  # Hz
 
     def __post_init__(self) -> None:
-        samples = np.asarray(self.samples, dtype=np.float64)
+        samples = _full_scale_one(np.asarray(self.samples))
         if samples.ndim != 2 or samples.shape[0] == 0:
             raise InputError(
                 f"samples must be an array of shape (channels, n), got shape {samples.shape}. "
@@ -163,6 +163,13 @@ class Audio(HtmlView):
                 ) from error
             clear_peak_timestamp(scratch)
         return path
+
+
+def _full_scale_one(samples: NDArray[Any]) -> Array:
+    """Return samples as float64 of full scale 1, also those of 16- or 32-bit integers."""
+    if samples.dtype in (np.int16, np.int32):
+        return samples / -float(np.iinfo(samples.dtype).min)
+    return np.asarray(samples, dtype=np.float64)
 
 
 def check_rate(rate: float) -> int:

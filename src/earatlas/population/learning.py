@@ -109,7 +109,6 @@ def learn_population_model(
             [without[kept.index(s) % len(folds)] for s in ready], seed=seed,
         )  # fmt: skip
         localizer = listener_localizer(localizer, population, layout)
-    first = heads[kept[0]]
     return LearnedPopulation(
         model=model,
         layout=layout,
@@ -118,7 +117,7 @@ def learn_population_model(
         reverberant_localizer=localizer,
         about={
             "head": f"population of {len(kept)} heads",
-            "licence": first.licence,
+            "licence": "; ".join(dict.fromkeys(heads[s].licence for s in kept)),
             "provenance": "; ".join(heads[s].name for s in kept),
             "directions": int(np.median([len(heads[s]) for s in kept])),
             "left_out": 0,
