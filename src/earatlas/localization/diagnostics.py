@@ -442,19 +442,23 @@ class SourceDiagnosis:
             if self.second_source:
                 reason = (
                     "two sources explain the onsets better than one "
-                    f"(+{gain:.1f} nats per onset). Use separate to find each source."
+                    f"(+{gain:.1f} nats per onset). Use separate, number not given, to find "
+                    "each source."
                 )
             else:
                 reason = (
                     f"the cues of single frames scatter by {scatter:.0f} times what is usual "
-                    "for one source. Use separate to find each source. A source that moves and a "
-                    "small room have the same effect."
+                    "for one source. Use separate, number not given, to find each source. A source "
+                    "that moves and a small room have the same effect."
                 )
             yield Doubt(DoubtKind.SEVERAL_SOUNDS, reason, gain)
         if self.undirected:
             nats = self.fit.nats_per_onset
             if math.isnan(self.second_source_gain):
-                remedy = "several sounds at once are a frequent cause. Use separate to find them."
+                remedy = (
+                    "several sounds at once are a frequent cause. Use separate, number not given, "
+                    "to find them."
+                )
             else:
                 remedy = "check that the channels are the left and the right ear."
             reason = (
