@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -52,6 +53,8 @@ def fork(function: Callable[[], object]) -> int:
     try:
         function()
         os._exit(0)
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())  # captured, and shown if the test fails
     finally:
         os._exit(77)
 
@@ -306,4 +309,5 @@ def test_two_writers(run: Run, folder: Path, tmp_path: Path) -> None:
 
 def _assert_success(call: list[object]) -> None:
     """Assert that a command succeeds."""
-    assert in_process(*call).returncode == 0
+    result = in_process(*call)
+    assert result.returncode == 0, result.stderr
