@@ -288,6 +288,24 @@ def test_settings_without_fields_differ_by_class_name(tmp_path: Path) -> None:
             assert (one.difference_from(other) is None) == (i == j)
 
 
+def test_results_are_recognized_while_another_batch_replaces_them(
+    job: CopyJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sidecar that is missing at the first read, and back at the next, is that of a batch."""
+    files = create_files(tmp_path / "in", "a.wav")
+    outcomes(job, files)
+    missing = iter([True])
+
+    def read_while_replaced(path: Path) -> Sidecar | None:
+        return None if next(missing, False) else read_sidecar(path)
+
+    monkeypatch.setattr("earatlas.batch.batch.read_sidecar", read_while_replaced)
+    assert dict(existing_outputs(job, files)) == {
+        job.folder / "a.json": True,
+        job.folder / "a.copy": True,
+    }
+
+
 def test_existing_outputs_of_a_batch(job: CopyJob, tmp_path: Path) -> None:
     """Sidecars, results and summary are recognized; other files of the same name are not."""
     files = create_files(tmp_path / "in", "a.wav", "b.wav")

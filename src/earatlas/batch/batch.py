@@ -10,7 +10,7 @@ that were not processed ("open").
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,24 +107,40 @@ def existing_outputs(job: BatchJob, files: Sequence[Path]) -> Iterator[tuple[Pat
     The contents of the files decide that, or for results the sidecar that lists them.
     """
     for file in files:
-        path = sidecar_path(job.folder, file)
-        sidecar = read_sidecar(path)
-        if path.exists():
-            yield path, path.is_file() and (sidecar is not None or is_damaged(path))
+        sidecar = sidecar_path(job.folder, file)
+        if sidecar.exists():
+            yield sidecar, _certainly(_is_own_sidecar, sidecar)
         for output in job.claimed_outputs(file):
             if output.exists():
-                yield output, _is_own_output(job, output, sidecar)
+                yield output, _certainly(_is_own_output, job, output, sidecar)
     path = job.folder / SUMMARY_FILE
     if len(files) > 1 and path.exists():
-        yield path, _is_summary(path)
+        yield path, _certainly(_is_summary, path)
 
 
-def _is_own_output(job: BatchJob, path: Path, sidecar: Sidecar | None) -> bool:
+def _certainly(is_own: Callable[..., bool], *arguments: object) -> bool:
+    """Return whether a file is recognized at the first or at the second attempt.
+
+    While another batch replaces a file, it is missing for a moment.
+    """
+    return is_own(*arguments) or is_own(*arguments)
+
+
+def _is_own_sidecar(path: Path) -> bool:
+    """Return whether a file is a sidecar, or a damaged one."""
+    return path.is_file() and (read_sidecar(path) is not None or is_damaged(path))
+
+
+def _is_own_output(job: BatchJob, path: Path, sidecar_file: Path) -> bool:
     """Return whether an earlier batch wrote a result."""
-    if not path.is_file():
+    try:
+        if not path.is_file():
+            return False
+        if job.is_own_output(path) or path.stat().st_size == 0:
+            return True
+    except FileNotFoundError:
         return False
-    if job.is_own_output(path) or path.stat().st_size == 0:
-        return True
+    sidecar = read_sidecar(sidecar_file)
     return sidecar is not None and any(
         job.folder / output.file == path and output.matches(path) for output in sidecar.outputs
     )
