@@ -40,6 +40,7 @@ from earatlas.localization.localizer import localization_from_posterior
 from earatlas.localization.result import Localization
 from earatlas.population.adaptation_report import adapt_to_recordings
 from earatlas.population.comparison import compare_learned_heads
+from earatlas.population.listener_clues import recording_statistics
 from earatlas.population.setup_error import with_setup_error
 from earatlas.population_atlas import PopulationAtlas, learn_population
 from earatlas.separation.result import SourceSummary
@@ -184,14 +185,6 @@ def recorded_talkers(
     return np.array(truths), recordings
 
 
-def recording_statistics(audio: ea.Audio) -> CueStatistics:
-    """Return the cue statistics of a recording at 16 kHz."""
-    layout = ea.CueLayout()
-    levels = LevelStatistics(layout)
-    levels.push(stft(audio.samples, layout.window, layout.hop))
-    return levels.statistics()
-
-
 def judge_recordings(atlas: PopulationAtlas, heads: list[ea.Head], count: int) -> None:
     """Print errors of `Atlas.localize`, and of the anechoic model alone, for people outside."""
     errors = Errors()
@@ -201,7 +194,7 @@ def judge_recordings(atlas: PopulationAtlas, heads: list[ea.Head], count: int) -
         print(head.name, found, flush=True)
         for place, room in (("anechoic", None), ("T60 0.4 s", ea.Room(t60_seconds=0.4))):
             truths, recordings = recorded_talkers(head, count, room, 6000 + number)
-            statistics = [recording_statistics(one) for one in recordings]
+            statistics = [recording_statistics(one, atlas.layout) for one in recordings]
             for state, used in (
                 ("not adapted", atlas),
                 ("50 unlabelled", atlas.for_listener(found.listener)),

@@ -338,13 +338,12 @@ def compare_heads(recording: Audio | str | Path, atlases: Sequence[Atlas]) -> li
 
 def _warn_of_room(audio: Audio) -> None:
     """Warn if sound decays more slowly than without a room, which changes the cues."""
-    from earatlas.features.onset_detector import OnsetDetector, OnsetDetectorSettings
+    from earatlas.features.onset_detector import OnsetDetectorSettings, detect_onsets
+    from earatlas.features.recording import MemoryRecording
 
     settings = OnsetDetectorSettings()
-    detector = OnsetDetector(settings)
-    detector.push(audio.at_rate(settings.rate).samples)
-    detector.finish()
-    reverberation = detector.bins().reverberation
+    sound = MemoryRecording(audio).without_dc_offset().audio.at_rate(settings.rate)
+    reverberation = detect_onsets(sound.samples, settings).reverberation
     if reverberation.any_room and not reverberation.anechoic:
         warnings.warn(
             f"The recording seems to be reverberant (T60 about {reverberation.decay_seconds:.2f} "

@@ -8,7 +8,7 @@ import pytest
 
 import earatlas as ea
 from earatlas.features.layout import CueLayout
-from earatlas.features.onset_detector import OnsetBins
+from earatlas.features.onset_detector import OnsetBins, detect_onsets
 from earatlas.features.reverberation import ReverberationEstimate, ReverberationSettings
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.geometry.angles import apply_front_prior
@@ -34,7 +34,6 @@ from earatlas.separation.source_directions import (
     diagnose_scene,
     locate_static_sources,
 )
-from earatlas.training.reverberant import detect_onsets
 from earatlas.types import Array
 
 

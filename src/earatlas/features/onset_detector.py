@@ -43,7 +43,13 @@ from earatlas.features.stft import FrameStream, frame_groups, squared_magnitude
 from earatlas.numerics import quantile
 from earatlas.types import Array, Complex, Indices, Mask
 
-__all__ = ["OnsetBins", "OnsetDetector", "OnsetDetectorSettings", "OnsetStatementSettings"]
+__all__ = [
+    "OnsetBins",
+    "OnsetDetector",
+    "OnsetDetectorSettings",
+    "OnsetStatementSettings",
+    "detect_onsets",
+]
 
 _LOWEST_DB, _HIGHEST_DB = -160, 80  # range of the level table; levels outside count at its ends
 _TINY_POWER = 1e-20  # floor of powers: without it, silent bins give log(0)
@@ -445,3 +451,11 @@ class OnsetDetector:
         for block in blocks:
             yield onsets(stft.push(block))
         yield onsets(stft.finish())
+
+
+def detect_onsets(samples: Array, onset_settings: OnsetDetectorSettings) -> OnsetBins:
+    """Detect the onset bins of a whole recording (2, n)."""
+    detector = OnsetDetector(onset_settings)
+    detector.push(samples)
+    detector.finish()
+    return detector.bins()

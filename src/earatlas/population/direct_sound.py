@@ -23,7 +23,7 @@ import numpy as np
 
 from earatlas.features.impulse_responses import transfer_functions
 from earatlas.features.layout import CueLayout
-from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings
+from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings, detect_onsets
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import to_vectors
@@ -50,7 +50,7 @@ from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.model import PPAM
 from earatlas.simulation.random_reverberation import solid_angle_weights
 from earatlas.simulation.synthetic_speech import SyntheticTalkers
-from earatlas.training.reverberant import detect_onsets, fit_log_densities
+from earatlas.training.reverberant import fit_log_densities
 from earatlas.training.scenes import TrainingScenes
 from earatlas.types import Array, Complex
 

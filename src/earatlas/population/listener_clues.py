@@ -27,7 +27,7 @@ import numpy as np
 
 from earatlas.features.audio import Audio
 from earatlas.features.layout import CueLayout
-from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
+from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings, detect_onsets
 from earatlas.features.recording import MemoryRecording
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
@@ -136,10 +136,7 @@ class ClueMaker:
         """Return the onsets of samples (2, n); None without models for rooms."""
         if self.unknown.reverberant_localizer is None:
             return None
-        detector = OnsetDetector(self._detector)
-        detector.push(samples)
-        detector.finish()
-        return detector.bins()
+        return detect_onsets(samples, self._detector)
 
     @cached_property
     def _detector(self) -> OnsetDetectorSettings:

@@ -24,7 +24,7 @@ import numpy as np
 from earatlas.features.hop_statistics import whole_statistics
 from earatlas.features.impulse_responses import responses_are_reverberant, transfer_functions
 from earatlas.features.layout import CueLayout
-from earatlas.features.onset_detector import OnsetBins, OnsetDetector, OnsetDetectorSettings
+from earatlas.features.onset_detector import OnsetBins, OnsetDetectorSettings, detect_onsets
 from earatlas.features.statistics import CueStatistics
 from earatlas.geometry.spaces import Space
 from earatlas.hrtf.head import Head, MeasuredCues
@@ -329,14 +329,6 @@ def fit_pair_calibration(
     scenes = parallel_map(localize, range(settings.scenes // settings.scenes_per_pair))
     likelihoods, truths = zip(*(source for scene in scenes for source in scene), strict=True)
     return fit_score_calibration(sound.space, likelihoods, np.stack(truths))
-
-
-def detect_onsets(samples: Array, onset_settings: OnsetDetectorSettings) -> OnsetBins:
-    """Detect the onset bins of a whole recording (2, n)."""
-    detector = OnsetDetector(onset_settings)
-    detector.push(samples)
-    detector.finish()
-    return detector.bins()
 
 
 def match_pair(space: Space, truths: Array, estimates: Array) -> tuple[int, int]:
