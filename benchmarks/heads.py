@@ -34,6 +34,7 @@ from earatlas.features.audio_files import audio_seconds
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.features.stft import stft
 from earatlas.geometry.angles import to_vectors
+from earatlas.geometry.lateral_angle import lateral_angles
 from earatlas.localization.diagnostics import DoubtKind
 from earatlas.localization.learned_head import LearnedHead
 from earatlas.localization.localizer import localization_from_posterior
@@ -95,11 +96,13 @@ class Errors:
 
     HEADER = (
         "| | n | median ° | beyond 30° % | lateral mean ° | lateral median ° | in90 | "
-        "radius ° | wrong and sure % | misfit doubts % |\n|---|---|---|---|---|---|---|---|---|---|"
+        "radius ° | wrong and sure % | misfit doubts % | lateral in90 | lateral radius ° |\n"
+        + 12 * "|---"
+        + "|"
     )
 
     def __init__(self) -> None:
-        self.rows: dict[str, list[tuple[float, float, float, bool]]] = {}
+        self.rows: dict[str, list[tuple[float, ...]]] = {}
 
     def add(self, name: str, truths: Array, found: list[Localization]) -> None:
         """Add localizations of true directions (n, 2)."""
@@ -112,22 +115,26 @@ class Errors:
     ) -> None:
         """Add one direction; `doubted`: the head was said not to fit."""
         error = float(ea.great_circle_error(truth, found.direction))
-        sine = to_vectors(np.stack([truth, found.direction]))[:, 1]
-        lateral = abs(float(np.diff(np.degrees(np.arcsin(np.clip(sine, -1, 1))))[0]))
-        self.rows.setdefault(name, []).append((error, lateral, found.radius_90, doubted))
+        true, estimated = lateral_angles(to_vectors(np.stack([truth, found.direction])))
+        interval = found.posterior.lateral_angle
+        assert interval is not None
+        inside = abs(true - interval.angle) <= interval.radius_90
+        self.rows.setdefault(name, []).append((
+            error, abs(true - estimated), found.radius_90, doubted, inside, interval.radius_90,
+        ))  # fmt: skip
 
     def print(self) -> None:
         """Print the table."""
         print(self.HEADER)
         for name, rows in self.rows.items():
-            error, lateral, radius, doubted = np.array(rows, dtype=float).T
+            error, lateral, radius, doubted, inside, half = np.array(rows, dtype=float).T
             certain_errors = (error > 30) & (radius < 20)
             print(
                 f"| {name} | {len(rows)} | {np.median(error):.1f} | {100 * np.mean(error > 30):.1f}"
                 f" | {lateral.mean():.2f} | {np.median(lateral):.2f} | "
                 f"{np.mean(error <= radius):.2f} | {np.median(radius):.1f} | "
                 f"{100 * certain_errors.mean():.1f} | "
-                f"{100 * doubted.mean():.0f} |",
+                f"{100 * doubted.mean():.0f} | {inside.mean():.2f} | {np.median(half):.1f} |",
                 flush=True,
             )
 

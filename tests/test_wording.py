@@ -5,6 +5,7 @@ import pytest
 
 import earatlas as ea
 from earatlas.geometry.alternatives import Alternative
+from earatlas.geometry.lateral_angle import LateralAngle
 from earatlas.geometry.spaces import Space
 from earatlas.wording import (
     UNKNOWN_DIRECTION,
@@ -18,6 +19,7 @@ from earatlas.wording import (
     format_region,
     format_speed,
     is_unknown,
+    repr_alternatives,
 )
 
 PIXELS = ea.Plane(((0, 640), (0, 480)))
@@ -130,6 +132,23 @@ def test_alternatives_of_an_unknown_direction_are_listed_if_few_and_narrow() -> 
         "or 90° left, ear height, side (25 %)"
     )
     assert format_alternatives(ea.Sphere(), narrow[:1], 5.0) is None
+
+
+def test_lateral_angle_of_an_unknown_direction_without_alternatives() -> None:
+    """It is described if the direction is unknown, has no listed alternatives, and it is narrow."""
+    one = [Alternative(np.array([30.0, 0.0]), 0.9, 70.0)]
+    left, middle = LateralAngle(28.4, 8.2), LateralAngle(-0.3, 12.0)
+    words = "28° left of the median plane, 90 % within 8.2°"
+    assert format_alternatives(ea.Sphere(), one, 120.0, left) == words
+    words = "in the median plane, 90 % within 12°"
+    assert format_alternatives(ea.Circle(), one, 120.0, middle) == words
+    assert repr_alternatives(one, 120.0, lateral_angle=left) == ", lateral angle 28 ± 8"
+    assert format_alternatives(ea.Sphere(), one, 70.0, left) is None
+    assert repr_alternatives(one, 70.0, lateral_angle=left) == ""
+    assert format_alternatives(ea.Sphere(), one, 120.0, LateralAngle(28.0, 41.0)) is None
+    narrow = [Alternative(np.array([30.0, 0.0]), 0.5, 12.0)]
+    text = format_alternatives(ea.Sphere(), narrow, 120.0, left)
+    assert text == "possibly 30° left, ear height, front (50 %)"
 
 
 def test_alternatives_on_a_circle_have_no_elevation() -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from earatlas.geometry.alternatives import Alternative
+from earatlas.geometry.lateral_angle import LateralAngle
 from earatlas.geometry.spaces import Space
 
 if TYPE_CHECKING:
@@ -50,10 +51,10 @@ UNKNOWN_DIRECTION = "direction unknown"
 
 @dataclass(frozen=True, slots=True)
 class ListedAlternatives:
-    """When the alternatives of an unknown direction are listed."""
+    """When the alternatives of an unknown direction, or its lateral angle, are stated."""
 
     max_count: int = 3  # more alternatives are not informative
-    max_radius_degrees: float = 40.0  # each of them is at most this wide
+    max_radius_degrees: float = 40.0  # each of them, or the lateral angle, is at most this wide
 
 
 _LISTED = ListedAlternatives()
@@ -115,9 +116,15 @@ def listed_alternatives(
 
 
 def format_alternatives(
-    space: Space, alternatives: Sequence[Alternative], radius: float
+    space: Space,
+    alternatives: Sequence[Alternative],
+    radius: float,
+    lateral_angle: LateralAngle | None = None,
 ) -> str | None:
     """Describe the alternatives of a direction of a 90 % credible radius; None if there are none.
+
+    If the direction is unknown and has too many alternatives, its lateral angle is described
+    instead, provided that it is narrow.
 
     >>> from earatlas.geometry.spaces import Sphere
     >>> both = [Alternative(np.array([a, 0.0]), p, 9.0) for a, p in ((0, 0.6), (180, 0.3))]
@@ -125,8 +132,12 @@ def format_alternatives(
     'or straight behind, ear height (30 %)'
     >>> format_alternatives(Sphere(), both, 170.0)
     'possibly straight ahead, ear height (60 %), or straight behind, ear height (30 %)'
+    >>> format_alternatives(Sphere(), both * 2, 170.0, LateralAngle(-28.0, 8.0))
+    '28° right of the median plane, 90 % within 8.0°'
     """
     listed = listed_alternatives(alternatives, radius, space)
+    if not listed and is_unknown(radius, space):
+        return _format_lateral_angle(space, lateral_angle)
     if not listed:
         return None
     texts = [
@@ -137,14 +148,33 @@ def format_alternatives(
     return prefix + ", or ".join(texts)
 
 
+def _is_narrow(lateral_angle: LateralAngle | None) -> TypeGuard[LateralAngle]:
+    """Whether a lateral angle is known well enough to be stated."""
+    return lateral_angle is not None and lateral_angle.radius_90 <= _LISTED.max_radius_degrees
+
+
+def _format_lateral_angle(space: Space, lateral_angle: LateralAngle | None) -> str | None:
+    """Describe a lateral angle; None if it is not known well enough."""
+    if not _is_narrow(lateral_angle):
+        return None
+    angle = round(lateral_angle.angle)
+    side = f"{abs(angle)}° {'left' if angle > 0 else 'right'} of" if angle else "in"
+    return f"{side} the median plane, 90 % within {format_radius(space, lateral_angle.radius_90)}"
+
+
 def repr_alternatives(
-    alternatives: Sequence[Alternative], radius: float, space: Space | None = None
+    alternatives: Sequence[Alternative],
+    radius: float,
+    space: Space | None = None,
+    lateral_angle: LateralAngle | None = None,
 ) -> str:
-    """Return the shown alternatives as coordinates for a repr; empty if there are none."""
+    """Return what `format_alternatives` describes as numbers for a repr; empty if nothing."""
     places = [
         f"({', '.join(f'{v:.1f}' for v in one.direction)}) {format_percent(one.probability)}"
         for one in listed_alternatives(alternatives, radius, space)
     ]
+    if not places and is_unknown(radius, space) and _is_narrow(lateral_angle):
+        return f", lateral angle {lateral_angle.angle:.0f} ± {lateral_angle.radius_90:.0f}"
     return f", or {' or '.join(places)}" if places else ""
 
 

@@ -135,7 +135,7 @@ def test_credible_radius_in_text_json_and_track(run: Run, folder: Path, tmp_path
 def test_alternatives_are_printed_on_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     """The line is indented, fits into 80 columns, and is missing if there is one alternative."""
     both = [Alternative(np.array([a, -12.0]), 0.5, 9.0) for a in (-165.0, -15.0)]
-    print_alternatives(ea.Sphere(), both, 80.0, "source 2: ")
+    print_alternatives(ea.Sphere(), both, 80.0, label="source 2: ")
     line = capsys.readouterr().out
     assert line == "  source 2: or 15° right, 12° down, front (50 %)\n"
     print_alternatives(ea.Sphere(), both[:1], 80.0)

@@ -28,6 +28,7 @@ from earatlas.cli.listen_separate import _Outputs
 from earatlas.cli.live_table import live_line, live_table
 from earatlas.cli.yaw_feed import YawFeed
 from earatlas.geometry.alternatives import Alternative
+from earatlas.geometry.lateral_angle import LateralAngle
 from earatlas.localization.diagnostics import Doubt, DoubtKind
 from earatlas.localization.head_rotation import HeadMotion
 from earatlas.streaming.report import LiveReport, LiveSource
@@ -458,6 +459,11 @@ def test_alternatives_in_live_reports() -> None:
     assert live_line(report).endswith("±80°, or 140° left, ear height, behind (30 %)")
     assert ", or (140.0, 0.0) 30 %, active" in repr(ambiguous)
     assert [one["probability"] for one in ambiguous.to_dict()["alternatives"]] == [0.7, 0.3]
+    lateral = source(radius_90=120.0, alternatives=(), lateral_angle=LateralAngle(-20.0, 6.0))
+    words = "20° right of the median plane, 90 % within 6.0°"
+    assert live_line(LiveReport(1.0, 0, (lateral,))).endswith(f"direction unknown, {words}")
+    assert "direction unknown, lateral angle -20 ± 6, active" in repr(lateral)
+    assert lateral.to_dict()["lateral_angle"] == {"angle": -20.0, "radius_90": 6.0}
 
 
 def test_unknown_directions_in_live_reports() -> None:

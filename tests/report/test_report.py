@@ -325,6 +325,7 @@ def test_alternatives_of_a_source() -> None:
     assert dots[1] == dots[0] + 2 * 3  # both directions, on the compass, the map and the close-up
     moving = replace(sources[0], track=replace(sources[0].track, moves=True))
     assert len(moving.alternatives) == 1
+    assert moving.lateral_angle is None
 
 
 def test_page_uses_the_palette() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import earatlas as ea
-from earatlas.geometry.angles import great_circle_error
+from earatlas.geometry.angles import great_circle_error, to_vectors
+from earatlas.geometry.lateral_angle import lateral_angles
 from earatlas.hrtf.head import ImpulseResponses
 from earatlas.localization.diagnostics import DoubtKind
 from earatlas.parts import complete
@@ -83,6 +84,9 @@ def test_two_talkers_are_tracked_and_separated(
         errors = great_circle_error(scene.directions[m], places)
         own = last[int(errors.argmin())]
         assert 0 < errors.min() < 8
+        (true,) = lateral_angles(to_vectors(scene.directions[m : m + 1]))
+        assert own.lateral_angle is not None
+        assert abs(own.lateral_angle.angle - true) < own.lateral_angle.radius_90 < 15
         image = scene.images[m][:, latency]
         error = image - sounds[own.id][:, latency]
         assert 8 < 10 * np.log10((image**2).sum() / (error**2).sum()) < 80
@@ -375,6 +379,7 @@ def test_identical_channels_have_no_direction(reverberant_atlas: ea.Atlas) -> No
     assert "nothing directional" in {doubt.word for doubt in report.doubts}
     assert report.sources
     assert all(source.radius_90 > 140 for source in report.sources)
+    assert all(source.to_dict()["lateral_angle"] is None for source in report.sources)
 
 
 @pytest.mark.parametrize("start", [0, 4000])

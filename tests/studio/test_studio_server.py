@@ -597,6 +597,7 @@ def test_unknown_direction() -> None:
     assert "direction unknown" in repr(broad)
     assert "(unknown)" in repr(replace(scene, sources=(broad, scene.sources[1])))
     assert first["uncertainty"] == "90 % region: more than half of all directions"
+    assert first["alternatives_text"] == ""  # the lateral angle is not known, either
     assert second["place"] == "50° right, 20° down, front"
     assert second["uncertainty"].startswith("90 % within ")
     assert (second["alternatives_text"], second["alternative_directions"]) == ("", [])

@@ -27,6 +27,7 @@ from earatlas.errors import EaratlasWarning, InputError, abbreviate, sanitize
 
 if TYPE_CHECKING:
     from earatlas.geometry.alternatives import Alternative
+    from earatlas.geometry.lateral_angle import LateralAngle
     from earatlas.geometry.spaces import Space
 
 __all__ = [
@@ -127,12 +128,16 @@ def print_doubts(doubts: Sequence[str], label: str = "doubtful") -> None:
 
 
 def print_alternatives(
-    space: Space, alternatives: Sequence[Alternative], radius: float, label: str = ""
+    space: Space,
+    alternatives: Sequence[Alternative],
+    radius: float,
+    lateral_angle: LateralAngle | None = None,
+    label: str = "",
 ) -> None:
-    """Print the alternatives of a direction of a 90 % credible radius, if there are any."""
+    """Print what `format_alternatives` says about a direction of a 90 % credible radius, if any."""
     from earatlas.wording import format_alternatives  # imports NumPy, which --help does not need
 
-    text = format_alternatives(space, alternatives, radius)
+    text = format_alternatives(space, alternatives, radius, lateral_angle)
     if text is not None:
         print_line(f"  {label}{text}")
 

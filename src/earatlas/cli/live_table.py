@@ -71,7 +71,9 @@ def _cells(source: LiveSource, now: float, *, wide: bool) -> list[Text]:
 
 def _format_alternatives(source: LiveSource) -> str | None:
     """Describe the other possible directions of a source; None if there are none."""
-    return format_alternatives(Sphere(), source.alternatives, source.radius_90)
+    return format_alternatives(
+        Sphere(), source.alternatives, source.radius_90, source.lateral_angle
+    )
 
 
 def _format_angle(angle: float) -> str:

@@ -54,6 +54,7 @@ from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.files import atomic_write
 from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.head_yaw import Yaw
+from earatlas.geometry.lateral_angle import LateralAngle
 from earatlas.geometry.spaces import Space
 from earatlas.localization.result import Localization
 from earatlas.localization.windowed import WindowedLocalizer, WindowSettings
@@ -262,7 +263,9 @@ def _print_result(recording: Path, result: _Result, chosen: ChosenAtlas, *, as_j
     else:
         whole = result.whole
         print_line(format_localization(str(recording), whole))
-        print_alternatives(whole.posterior.space, whole.alternatives, whole.radius_90)
+        print_alternatives(
+            whole.posterior.space, whole.alternatives, whole.radius_90, whole.lateral_angle
+        )
         print_doubts(whole.doubts)
 
 
@@ -277,7 +280,8 @@ def _show(space: Space, answer: dict[str, Any]) -> None:
     direction, radius, share = (answer[n] for n in ("direction", "radius_90", "observed_share"))
     print_line(_format_line(answer["file"], direction, radius, share, space))
     alternatives = [Alternative.from_dict(one) for one in answer.get("alternatives", [])]
-    print_alternatives(space, alternatives, radius)
+    lateral_angle = LateralAngle.from_dict(answer.get("lateral_angle"))
+    print_alternatives(space, alternatives, radius, lateral_angle)
     print_doubts(answer["doubts"])
 
 

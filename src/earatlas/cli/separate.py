@@ -51,6 +51,7 @@ from earatlas.errors import InputError
 from earatlas.evaluation.ground_truth import GroundTruth
 from earatlas.features.sound_file import RECORDING_SUFFIXES
 from earatlas.geometry.alternatives import Alternative
+from earatlas.geometry.lateral_angle import LateralAngle
 from earatlas.geometry.spaces import Space
 from earatlas.interchange.dcase import write_dcase
 from earatlas.interchange.rttm import write_rttm
@@ -337,7 +338,9 @@ def _print(answer: dict[str, Any], *, space: Space) -> None:
         print_line(line)
     for number, source in enumerate(answer["sources"], 1):
         alternatives = [Alternative.from_dict(one) for one in source.get("alternatives", [])]
-        print_alternatives(space, alternatives, source["radius_90"], f"source {number}: ")
+        lateral_angle = LateralAngle.from_dict(source.get("lateral_angle"))
+        label = f"source {number}: "
+        print_alternatives(space, alternatives, source["radius_90"], lateral_angle, label)
     print_doubts(answer["doubts"])
     for number, source in enumerate(answer["sources"], 1):
         print_doubts(source["doubts"], f"doubtful, source {number}")

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from earatlas.errors import InputError
 from earatlas.geometry.alternatives import ALTERNATIVE_SETTINGS, Alternative, find_alternatives
+from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.chart_gaussians import (
     log_components,
     mixture_product,
@@ -32,6 +33,7 @@ from earatlas.geometry.credible_region import (
     CredibleRegion,
     grid_regions,
 )
+from earatlas.geometry.lateral_angle import LateralAngle, lateral_angles
 from earatlas.geometry.posterior_summary import PosteriorSummary
 from earatlas.geometry.spaces import Space
 from earatlas.notebooks import HtmlView
@@ -344,6 +346,19 @@ class DirectionPosterior(HtmlView):
         """
         vars(self).update(best=summary.best, direction=summary.best, mean=summary.mean)
         self._sizes[0.9] = summary.radius_90, summary.area_90
+
+    @cached_property
+    def lateral_angle(self) -> LateralAngle | None:
+        """The lateral angle, with the radius that contains 90 % of the probability.
+
+        It is often known where front, back and height are not. None if the points of the space are
+        no directions.
+        """
+        if not self.space.holds_directions:
+            return None
+        directions = np.zeros((len(self.points), 2))
+        directions[:, : self.space.columns] = self.points
+        return LateralAngle.of_points(lateral_angles(to_vectors(directions)))
 
     @property
     def points(self) -> Array:

@@ -51,6 +51,7 @@ from itertools import pairwise, starmap
 
 import numpy as np
 
+from earatlas.geometry.lateral_angle import lateral_angles
 from earatlas.localization.onset_likelihood import DirectionLogLikelihood, DirectSoundModel
 from earatlas.numerics import weighted_median
 from earatlas.types import Array, Indices, Mask, Single
@@ -343,7 +344,7 @@ class OnsetMixture:
         self.window, self.n_windows = window, n_windows
         self.weights = weights
         self.total = max(float(self.weights.sum()), 1e-9)
-        self._lateral = np.degrees(np.arcsin(np.clip(vectors[:, 1], -1, 1)))
+        self._lateral = lateral_angles(vectors)
         ends = [0, len(weights)]
         if window is not None:
             ends = np.searchsorted(window, np.arange(n_windows + 1)).tolist()

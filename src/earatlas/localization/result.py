@@ -9,6 +9,7 @@ from typing import Any
 from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.credible_region import CredibleRegion
 from earatlas.geometry.direction_posterior import DirectionPosterior
+from earatlas.geometry.lateral_angle import LateralAngle
 from earatlas.localization.diagnostics import Doubt, DoubtKind
 from earatlas.notebooks import HtmlView
 from earatlas.types import Array
@@ -80,7 +81,9 @@ class Localization(HtmlView):
             unit = f" {self.posterior.space.unit_name}".rstrip()
             place = ", ".join(f"{v:.1f}" for v in self.direction)
             where = f"({place}){unit}, radius_90 {self.radius_90:.1f}"
-        where += repr_alternatives(self.alternatives, self.radius_90, self.posterior.space)
+        where += repr_alternatives(
+            self.alternatives, self.radius_90, self.posterior.space, self.lateral_angle
+        )
         observed = f"{100 * self.observed_share:.0f} % observed"
         return f"Localization({where}, {observed}{repr_doubts(d.word for d in self.doubts)})"
 
@@ -96,6 +99,14 @@ class Localization(HtmlView):
         There are several if, for example, front and back are both probable.
         """
         return self.posterior.alternatives
+
+    @property
+    def lateral_angle(self) -> LateralAngle | None:
+        """Angle from the median plane, positive on the left, with its own 90 % radius.
+
+        It is often known where front, back and height are not. None if the atlas has no directions.
+        """
+        return self.posterior.lateral_angle
 
     @cached_property
     def mean(self) -> Array:
@@ -161,13 +172,16 @@ class Localization(HtmlView):
         Returns
         -------
         dict
-            Keys direction, mean, radius_90, credible_90_area, alternatives, observed_share and
-            doubts; age for a stream with memory.
+            Keys direction, mean, radius_90, credible_90_area, alternatives, lateral_angle (None if
+            the atlas has no directions), observed_share and doubts; age for a stream with memory.
 
         """
-        summary = self._summary()
-        alternatives = [one.to_dict() for one in self.alternatives]
-        return {**summary, "alternatives": alternatives, **self._remarks()}
+        return {
+            **self._summary(),
+            "alternatives": [one.to_dict() for one in self.alternatives],
+            "lateral_angle": self.lateral_angle and self.lateral_angle.to_dict(),
+            **self._remarks(),
+        }
 
     def _summary(self) -> dict[str, Any]:
         """Return direction, mean and sizes of the posterior as JSON values."""
@@ -200,8 +214,8 @@ class Localization(HtmlView):
         Returns
         -------
         dict
-            The key time and the keys of `to_dict` without alternatives, whose search takes longer
-            than the localization of a window.
+            The key time and the keys of `to_dict` without alternatives and lateral_angle: the
+            search for alternatives takes longer than the localization of a window.
 
         """
         fields = {**self._summary(), **self._remarks()} if self.observed_share > 0 else _SILENT

@@ -117,10 +117,10 @@ def _where(posterior: DirectionPosterior) -> dict[str, str]:
             "Direction": format_coordinates(space, posterior.direction),
             "90 % region": format_region(space, radius, posterior.credible_area(0.9)),
         }
-    return {
-        **facts,
-        "Alternatives": format_alternatives(space, posterior.alternatives, radius) or "",
-    }
+    alternatives, lateral_angle = posterior.alternatives, posterior.lateral_angle
+    listed = listed_alternatives(alternatives, radius, space)
+    name = "Alternatives" if listed else "Lateral angle"
+    return {**facts, name: format_alternatives(space, alternatives, radius, lateral_angle) or ""}
 
 
 def _posterior_view(
@@ -234,7 +234,7 @@ def _source_row(m: int, source: SourceSummary) -> list[str]:
         ends = track.directions[track.active][[0, -1]]
         place = "moves: " + " to ".join(format_position(space, end) for end in ends)
         radius = float(np.nanmedian(track.radius_90))
-    other = format_alternatives(space, source.alternatives, source.radius_90)
+    other = format_alternatives(space, source.alternatives, source.radius_90, source.lateral_angle)
     known = "" if is_unknown(radius, space) else format_radius(space, radius)
     return [
         f"{number_mark(m)}{escape(source.name)}",

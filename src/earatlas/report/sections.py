@@ -105,7 +105,9 @@ def _facts(source: SourceSummary, true: Array | None, direction_error: float) ->
         truth = "" if true is None else f"median error {error} along its path"
     elif not source.direction_known:
         coordinates, region = "unknown", "more than half of all directions"
-    alternatives = format_alternatives(space, source.alternatives, source.radius_90)
+    alternatives = format_alternatives(
+        space, source.alternatives, source.radius_90, source.lateral_angle
+    )
     if alternatives is not None:
         place += f"<br><small>{alternatives}</small>"
     truth_row = f"<dt>Truth</dt><dd>{truth}</dd>" if truth else ""

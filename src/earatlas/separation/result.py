@@ -21,6 +21,7 @@ from earatlas.features.audio import Audio
 from earatlas.files import atomic_write_all
 from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.direction_posterior import DirectionPosterior
+from earatlas.geometry.lateral_angle import LateralAngle
 from earatlas.localization.diagnostics import Doubt
 from earatlas.notebooks import HtmlView, data_frame
 from earatlas.types import Array, Mask, Single
@@ -144,7 +145,9 @@ class SourceSummary(HtmlView):
         radius = "given" if self.given else f"radius_90 {self.radius_90:.1f}"
         where = f"({place}){unit}, {radius}"
         where = where if self.direction_known else UNKNOWN_DIRECTION
-        where += repr_alternatives(self.alternatives, self.radius_90, self.posterior.space)
+        where += repr_alternatives(
+            self.alternatives, self.radius_90, self.posterior.space, self.lateral_angle
+        )
         share = f"{100 * self.share:.0f} % of the energy"
         doubts = repr_doubts(doubt.word for doubt in self.doubts)
         return f"{type(self).__name__}({self.name!r}, {where}, {share}{doubts})"
@@ -189,6 +192,15 @@ class SourceSummary(HtmlView):
             return (Alternative(self.direction, 1.0, self.radius_90),)
         return self.posterior.alternatives
 
+    @property
+    def lateral_angle(self) -> LateralAngle | None:
+        """Angle from the median plane, positive on the left, with its own 90 % radius.
+
+        It is often known where front, back and height are not. None if the source moves, or if the
+        atlas has no directions.
+        """
+        return None if self.moves else self.posterior.lateral_angle
+
     @cached_property
     def credible_90_area(self) -> float:
         """Size of the 90 % credible region, in square degrees (degrees on a circle)."""
@@ -211,8 +223,8 @@ class SourceSummary(HtmlView):
         -------
         dict
             Keys `name`, `direction` (degrees), `share`, `radius_90` (degrees), `credible_90_area`
-            (square degrees), `alternatives`, `given`, `moves`, `track` (one entry per row),
-            `evidence` and `doubts`.
+            (square degrees), `alternatives`, `lateral_angle`, `given`, `moves`, `track` (one entry
+            per row), `evidence` and `doubts`.
         """
         radius, area = self.posterior.rounded_region_size(0.9)
         return {
@@ -223,6 +235,7 @@ class SourceSummary(HtmlView):
             "credible_90_area": area,
             **unit_field(self.posterior.space),
             "alternatives": [one.to_dict() for one in self.alternatives],
+            "lateral_angle": self.lateral_angle and self.lateral_angle.to_dict(),
             "given": self.given,
             "moves": self.moves,
             "track": self.track.rows(),

@@ -24,6 +24,7 @@ import numpy as np
 
 from earatlas.features.input_samples import DCOffsetFilter, SampleChecker
 from earatlas.geometry.alternatives import Alternative
+from earatlas.geometry.lateral_angle import LateralAngle
 from earatlas.localization.diagnostics import Doubt, DoubtKind, input_doubt
 from earatlas.streaming.report import LiveReport, LiveSource
 from earatlas.tracking.front_end import TrackingFrontEnd
@@ -178,6 +179,7 @@ class StreamOutput:
             tuple(doubts),
             samples,
             self._alternatives(track, front_end, float(radius_90)),
+            _lateral_angle(track, front_end),
         )
 
     def _alternatives(
@@ -206,6 +208,15 @@ class StreamOutput:
             self._pending.popleft()
         self._position = end
         return outputs
+
+
+def _lateral_angle(track: OnlineTrack, front_end: TrackingFrontEnd) -> LateralAngle | None:
+    """Return the lateral angle of a track, by its posterior; None if it has none."""
+    if track.moving or track.posterior is None or not front_end.directional:
+        return None
+    angles = front_end.tracker.buffer.lateral_angle(track.posterior.vectors)
+    found = LateralAngle.of_points(angles)
+    return replace(found, radius_90=track.radius_with_drift(found.radius_90))
 
 
 @dataclass(frozen=True, slots=True)

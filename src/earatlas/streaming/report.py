@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from earatlas.geometry.alternatives import Alternative
+from earatlas.geometry.lateral_angle import LateralAngle
 from earatlas.localization.diagnostics import Doubt
 from earatlas.notebooks import HtmlView
 from earatlas.types import Array
@@ -49,6 +50,9 @@ class LiveSource:
     alternatives : tuple of Alternative
         Possible directions on the cone of confusion, `direction` first; empty or one if there is
         no other.
+    lateral_angle : LateralAngle, optional
+        Angle from the median plane of the head at its present yaw, positive on the left, with its
+        own 90 % radius. None if the source moves or has not been active long enough.
 
     Examples
     --------
@@ -71,6 +75,7 @@ class LiveSource:
     doubts: tuple[Doubt, ...] = ()
     samples: Array = field(default_factory=lambda: np.zeros((2, 0)))  # (2, n)
     alternatives: tuple[Alternative, ...] = ()  # `direction` is that of the first
+    lateral_angle: LateralAngle | None = None
 
     def __repr__(self) -> str:
         if not self.confirmed:
@@ -79,7 +84,9 @@ class LiveSource:
             state = "active" if self.active else f"silent for {self.age:.1f} s"
         moving = f", moving at {self.speed:.0f}°/s" if self.speed else ""
         level = f", {self.level_db:.0f} dB" if np.isfinite(self.level_db) else ""
-        place = _format_place(self) + repr_alternatives(self.alternatives, self.radius_90)
+        place = _format_place(self) + repr_alternatives(
+            self.alternatives, self.radius_90, lateral_angle=self.lateral_angle
+        )
         doubts = repr_doubts(doubt.word for doubt in self.doubts)
         return f"LiveSource({self.id}: {place}, {state}{moving}{level}{doubts})"
 
@@ -90,7 +97,8 @@ class LiveSource:
         -------
         dict
             Keys `id`, `direction`, `radius_90`, `since`, `age`, `level_db` (None without a signal),
-            `confirmed`, `active`, `speed`, `alternatives` and `doubts`.
+            `confirmed`, `active`, `speed`, `alternatives`, `lateral_angle` (None if not known) and
+            `doubts`.
 
         """
         return {
@@ -104,6 +112,7 @@ class LiveSource:
             "active": self.active,
             "speed": round(self.speed, 1),
             "alternatives": [one.to_dict() for one in self.alternatives],
+            "lateral_angle": self.lateral_angle and self.lateral_angle.to_dict(),
             "doubts": [str(doubt) for doubt in self.doubts],
         }
 

@@ -59,7 +59,9 @@ class LiveListener:
         return {
             **source.to_dict(),
             "direction": np.round(azimuth_elevation(source.direction)[0], 1).tolist(),
-            **alternatives_view(self._space, source.alternatives, source.radius_90),
+            **alternatives_view(
+                self._space, source.alternatives, source.radius_90, source.lateral_angle
+            ),
             "place": format_position(self._space, source.direction, source.radius_90),
             "uncertainty": describe_uncertainty(self._space, source.radius_90),
             "bands": np.round(azimuth_elevation(self._bands(source))[0], 1).tolist(),

@@ -18,6 +18,7 @@ import numpy as np
 from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.credible_region import grid_regions
 from earatlas.geometry.direction_posterior import DirectionPosterior
+from earatlas.geometry.lateral_angle import LateralAngle
 from earatlas.geometry.spaces import Space, Sphere
 from earatlas.localization.diagnostics import DoubtKind
 from earatlas.plotting.palette import ILD_LIMIT_DB, LEVEL_RANGE_DB, source_colour, text_colour
@@ -159,7 +160,9 @@ def _source_view(identity: SourceIdentity, source: SourceSummary) -> dict[str, A
     return {
         **source.to_dict(),
         "direction": np.round(azimuth_elevation(source.direction)[0], 2).tolist(),
-        **alternatives_view(source.posterior.space, source.alternatives, source.radius_90),
+        **alternatives_view(
+            source.posterior.space, source.alternatives, source.radius_90, source.lateral_angle
+        ),
         "number": identity.number + 1,
         "label": identity.label,
         **colours(identity.number),
@@ -173,14 +176,17 @@ def _source_view(identity: SourceIdentity, source: SourceSummary) -> dict[str, A
 
 
 def alternatives_view(
-    space: Space, alternatives: Sequence[Alternative], radius: float
+    space: Space,
+    alternatives: Sequence[Alternative],
+    radius: float,
+    lateral_angle: LateralAngle | None,
 ) -> dict[str, Any]:
     """Return the further possible directions of a source, as points and as text ("" if none)."""
     listed = listed_alternatives(alternatives, radius, space)
     places = [np.round(azimuth_elevation(one.direction)[0], 1).tolist() for one in listed]
     return {
         "alternative_directions": places,
-        "alternatives_text": format_alternatives(space, alternatives, radius) or "",
+        "alternatives_text": format_alternatives(space, alternatives, radius, lateral_angle) or "",
     }
 
 

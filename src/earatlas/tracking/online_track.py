@@ -292,12 +292,12 @@ class OnlineTrack:
         A static track without a posterior is not settled: its radius is wide.
         """
         if self.moving:
-            return self._radius_90(0.0)
+            return self.radius_with_drift(0.0)
         if self.posterior is None:
-            return self._radius_90(self.settings.unsettled_radius_degrees)
-        return self._radius_90(self.posterior.radius_90(self.vector))
+            return self.radius_with_drift(self.settings.unsettled_radius_degrees)
+        return self.radius_with_drift(self.posterior.radius_90(self.vector))
 
-    def _radius_90(self, posterior_radius_90: float) -> float:
+    def radius_with_drift(self, posterior_radius_90: float) -> float:
         """Return the radius that follows from that of the posterior and from the motion."""
         settings = self.settings
         drift = (
@@ -318,7 +318,7 @@ class OnlineTrack:
             found = self.posterior.alternatives(self.vector)
         if not found:
             return (Alternative(self.direction, 1.0, self.radius_90),)
-        return tuple(replace(one, radius_90=self._radius_90(one.radius_90)) for one in found)
+        return tuple(replace(one, radius_90=self.radius_with_drift(one.radius_90)) for one in found)
 
     def is_settled(self, now: float, settled_seconds: float) -> bool:
         """Return whether the track has been static for more than `settled_seconds`."""
