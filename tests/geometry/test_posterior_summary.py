@@ -6,7 +6,11 @@ import pytest
 from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.chart_gaussians import gaussian_radius_90
 from earatlas.geometry.direction_posterior import DirectionPosterior
-from earatlas.geometry.posterior_summary import _PaddedComponents, summarize_posteriors
+from earatlas.geometry.posterior_summary import (
+    _ExponentForms,
+    _PaddedComponents,
+    summarize_posteriors,
+)
 from earatlas.geometry.spaces import Sphere
 
 
@@ -58,7 +62,8 @@ def test_densities_equal_those_of_single_posteriors(rng: np.random.Generator) ->
     posteriors = [random_posterior(rng, n, (0.5, 30.0)) for n in (7, 5)]
     padded = _PaddedComponents.of(posteriors)
     points = np.stack([posterior.sample(200, 1) for posterior in posteriors])
-    found = padded._densities(to_vectors(points).astype(np.float32), padded.weights)
+    vectors = to_vectors(points).astype(np.float32)
+    found = _ExponentForms.of(padded).densities(vectors, padded.weights)
     for p, x, posterior in zip(found, points, posteriors, strict=True):
         np.testing.assert_allclose(p, np.exp(posterior.log_density(x)), rtol=2e-3)
 

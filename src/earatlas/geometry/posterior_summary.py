@@ -9,8 +9,13 @@ and areas use fewer points (tests/geometry/test_posterior_summary.py has the tol
     v   (b, m, 3) unit vectors of points      x, y   coordinates in a chart, radians
 
 A point v has the coordinates (x, y) = s (v · east, v · north) in a chart, where s = angle /
-sin(angle) is a function of v · outward. Hence the coordinates that a component whitens,
-W (x, y) - W m with Wᵀ W = V⁻¹ / 2, are two matrix products with whitened axes.
+sin(angle) is a function of v · outward. With Wᵀ W = V⁻¹ / 2 and the whitened axes
+a = W (east, north), the exponent of a component is
+
+    -|s a v - W m|² = s (-s vᵀ aᵀ a v + 2 (W m)ᵀ a v) - |W m|²
+
+so that it is computed from matrix products with the points and with the products of their
+coordinates.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,12 +47,13 @@ class SummarySettings:
 
     n_area_points: int = 250  # points for an area, of which densities are needed
     block_components: int = 8_000  # components of the posteriors in one batch
-    block_numbers: int = 150_000  # exponents per block, so that a block stays in the cache
+    block_numbers: int = 100_000  # exponents per block, so that a block stays in the cache
     table_steps: int = 65_536  # steps of the table of angle / sin(angle), accurate within 1e-5
     mean_tolerance_radians: float = 1e-5  # step at which the iteration for the mean stops
 
 
 _SETTINGS = SummarySettings()
+_PAIRS = np.triu_indices(3)  # pairs of coordinates
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,14 +147,14 @@ class _PaddedComponents:
         np.put_along_axis(used, candidates, True, axis=1)
         k = np.argsort(~used, axis=1, kind="stable")[:, : int(used.sum(axis=1).max())]
         own, heavy = self[k], np.take_along_axis(heavy, k, axis=1)
+        forms = _ExponentForms.of(own)
         points = np.take_along_axis(points, candidates[..., None], axis=1)
-        weights = own.weights * np.take_along_axis(used, k, axis=1)
-        densities = own._densities(points, weights)
+        densities = forms.densities(points, own.weights * np.take_along_axis(used, k, axis=1))
         best = points[np.arange(len(points)), np.argmax(densities, axis=1)]  # (b, 3)
         draws = own._points(_draw_components(heavy, settings.n_points), normals=True)
         versines = 0.5 * ((draws - best[:, None]) ** 2).sum(axis=-1)  # 1 - cos(angle)
         radii = np.degrees(2 * np.arcsin(np.sqrt(_quantiles(versines, 0.9) / 2)))
-        densities = own._densities(draws[:, : _SETTINGS.n_area_points], heavy)
+        densities = forms.densities(draws[:, : _SETTINGS.n_area_points], heavy)
         # The mean of 1[p > t] / p over points drawn from p is the area in which p > t.
         inside = densities >= _quantiles(densities, 0.1)[:, None]
         areas = np.where(inside, 1 / densities, 0).mean(axis=1, dtype=np.float64)
@@ -172,31 +179,60 @@ class _PaddedComponents:
         points: Single = (coordinates[..., None, :] @ drawn.axes)[..., 0, :]
         return points
 
-    def _densities(self, v: Single, weights: Single) -> Single:
+
+@dataclass(frozen=True, eq=False)
+class _ExponentForms:
+    """Exponents of the components of b posteriors as functions of a point."""
+
+    steps: Single  # (b, 4, n) row of the table of s, given (v, 1)
+    squares: Single  # (b, 6, n) -aᵀ a, given the products of two coordinates of v
+    products: Single  # (b, 3, n) 2 (W m)ᵀ a, given v
+    constants: Single  # (b, n) -|W m|²
+    peaks: Single  # (b, n) density at the mean, per square degree
+
+    @classmethod
+    def of(cls, components: _PaddedComponents) -> _ExponentForms:
+        """Return the forms of some components."""
+        (a, c, d), (x, y) = components.roots * np.float32(np.sqrt(2)), components.means
+        outward, east, north = np.moveaxis(components.axes, 2, 0)  # (b, n, 3)
+        tilt = c / (a * d)
+        whitened = np.stack(  # (2, b, n, 3)
+            [east / a[..., None], north / d[..., None] - tilt[..., None] * east]
+        )
+        means = np.stack([x / a, y / d - tilt * x])  # (2, b, n)
+        i, j = _PAIRS
+        squares = np.where(i == j, -1, -2) * (whitened[..., i] * whitened[..., j]).sum(axis=0)
+        half = np.float32(_SETTINGS.table_steps / 2)  # the table has even steps of 1 - cos(angle)
+        steps = half * np.concatenate([-outward, np.ones_like(x)[..., None]], axis=-1)
+        products = 2 * (whitened * means[..., None]).sum(axis=0)
+        steps, squares, products = (
+            np.ascontiguousarray(form.mT, dtype=np.float32) for form in (steps, squares, products)
+        )
+        volumes = np.degrees(np.degrees(components.roots[0] * components.roots[2]))
+        peaks = 1 / (2 * np.pi * volumes)
+        return cls(steps, squares, products, -(means**2).sum(axis=0), peaks)
+
+    def densities(self, v: Single, weights: Single) -> Single:
         """Return densities (b, m) per square degree at v (b, m, 3), with weights (b, n)."""
         p = np.empty(v.shape[:2], dtype=np.float32)
-        (a, c, d), (x, y) = self.roots * np.float32(np.sqrt(2)), self.means
-        outward, east, north = np.ascontiguousarray(self.axes.transpose(2, 0, 3, 1))  # (b, 3, n)
-        tilt = c / (a * d)
-        whitened = (  # axes (b, 3, n) and means (b, n)
-            (east / a[:, None], x / a),
-            (north / d[:, None] - tilt[:, None] * east, y / d - tilt * x),
-        )
-        norms = weights / (2 * np.pi * np.degrees(np.degrees(self.roots[0] * self.roots[2])))
-        size = max(_SETTINGS.block_numbers // (v.shape[1] * weights.shape[1]), 1)
-        for start in range(0, len(p), size):
-            block = slice(start, start + size)
-            scale = _angle_over_sine(v[block] @ outward[block])  # (b, m, n)
-            exponents = np.zeros_like(scale)
-            for axes, mean in whitened:
-                coordinates = v[block] @ axes[block]
-                coordinates *= scale
-                coordinates -= mean[block, None]
-                coordinates *= coordinates
-                exponents -= coordinates
+        i, j = _PAIRS
+        pairs, heights = v[..., i] * v[..., j], weights * self.peaks
+        v_one = np.concatenate([v, np.ones_like(v[..., :1])], axis=-1)
+        m = max(_SETTINGS.block_numbers // weights.shape[1], 1)  # points of a block
+        size = max(m // v.shape[1], 1)  # posteriors of a block
+        for start, first in product(range(0, len(p), size), range(0, v.shape[1], m)):
+            own = slice(start, start + size)
+            block = own, slice(first, first + m)
+            steps = (v_one[block] @ self.steps[own]).astype(np.intp)  # (b, m, n)
+            scale = _angle_over_sine_table().take(steps, mode="clip")
+            exponents = pairs[block] @ self.squares[own]
+            exponents *= scale
+            exponents += v[block] @ self.products[own]
+            exponents *= scale
+            exponents += self.constants[own, None]
             # e^-60 changes nothing, and subnormal numbers are slow.
             np.maximum(exponents, np.float32(-60), out=exponents)
-            p[block] = (np.exp(exponents, out=exponents) @ norms[block, :, None])[..., 0]
+            p[block] = (np.exp(exponents, out=exponents) @ heights[own, :, None])[..., 0]
         return p
 
 
