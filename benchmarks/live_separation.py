@@ -1,16 +1,17 @@
 """Separation by a stream in comparison with `separate`, on the same seconds.
 
     python benchmarks/live_separation.py [development] [judgement] [--count 10] [--seed 41]
-                                         [--atlases FOLDER] [--scenes]
+                                         [--delays 0.112 1] [--atlases FOLDER] [--scenes]
 
 Two talkers of 9 s in measured rooms, and in simulated rooms with another head than the learned one;
 three talkers in anechoic conditions. The number of sources is given neither to the stream nor to
 `separate`. SDR after the first 3 s; each talker is compared with the output that is closest to it.
 Printed: medians of both, and the difference, stream minus `separate` (mean over the talkers of a
 scene): median and worst tenth; CPU seconds per second of the stream, and the longest block of 50 ms
-in CPU milliseconds (median over the scenes). `--scenes` prints each scene, to see the reason of a
-loss: SDR of the stream by second, and for each talker the error of the nearest confirmed track at
-the end and the time of the first report with a track within 20 degrees.
+in CPU milliseconds (median over the scenes), for each of the `--delays`. `--scenes` prints each
+scene, to see the reason of a loss: SDR of the stream by second, and for each talker the error of
+the nearest confirmed track at the end and the time of the first report with a track within 20
+degrees.
 
 Settings are chosen on the rows of `DEVELOPMENT` and judged on those of `JUDGEMENT`.
 """
@@ -77,29 +78,35 @@ def describe(reports: list[ea.LiveReport], scene: ea.SimulatedScene) -> str:
     return f"{', '.join(cells)}; {np.mean(counts[len(counts) // 3 :]):.1f} tracks"
 
 
-def compare(row: Row, n_sources: int, options: argparse.Namespace) -> str:
-    """Return the cells of one row."""
-    atlas, figures = load_atlas(row.atlas, options.atlases), []
+def compare(row: Row, n_sources: int, options: argparse.Namespace) -> list[str]:
+    """Return the cells of one row, for each delay."""
+    atlas = load_atlas(row.atlas, options.atlases)
+    figures: dict[float, list[list[float]]] = {delay: [] for delay in options.delays}
     for scene in scenes(row, options.count, n_sources, options.seed, SECONDS):
-        live = TimedStream(atlas.separator, rate=RATE)
-        reports, sounds, cost = run_stream(live, scene.mixture.samples)
-        outputs = list(sounds.values())
         offline = [one.audio.samples for one in atlas.separate(scene.mixture).sources]
-        pair = [best_sdr(scene.images, each) for each in (outputs, offline)]
-        figures.append([*pair, cost, live.longest_ms])
-        if options.scenes:
-            seconds = " ".join(f"{db:.0f}" for db in sdr_by_second(scene.images, outputs))
-            print(
-                f"  {pair[0]:.1f}, `separate` {pair[1]:.1f} dB ({len(offline)} sources); by second "
-                f"{seconds}; {describe(reports, scene)}",
-                flush=True,
-            )
-    stream, separated, cost, longest = np.median(figures, axis=0)
-    loss = np.array([figure[0] - figure[1] for figure in figures])
-    return (
-        f"{n_sources}: {row.title} | {len(figures)} | {stream:.1f} | {separated:.1f} | "
-        f"{np.median(loss):+.1f} | {np.quantile(loss, 0.1):+.1f} | {cost:.2f} | {longest:.0f}"
-    )
+        separated = best_sdr(scene.images, offline)
+        for delay in options.delays:
+            live = TimedStream(atlas.separator, rate=RATE, delay_seconds=delay)
+            reports, sounds, cost = run_stream(live, scene.mixture.samples)
+            outputs = list(sounds.values())
+            streamed = best_sdr(scene.images, outputs)
+            figures[delay].append([streamed, separated, cost, live.longest_ms])
+            if options.scenes:
+                seconds = " ".join(f"{db:.0f}" for db in sdr_by_second(scene.images, outputs))
+                print(
+                    f"  {delay:g} s: {streamed:.1f}, `separate` {separated:.1f} dB "
+                    f"({len(offline)} sources); by second {seconds}; {describe(reports, scene)}",
+                    flush=True,
+                )
+    rows = []
+    for delay, of_delay in figures.items():
+        stream, separated, cost, longest = np.median(of_delay, axis=0)
+        loss = np.array([figure[0] - figure[1] for figure in of_delay])
+        rows.append(
+            f"{n_sources}: {row.title} | {delay:g} | {len(loss)} | {stream:.1f} | {separated:.1f} "
+            f"| {np.median(loss):+.1f} | {np.quantile(loss, 0.1):+.1f} | {cost:.2f} | {longest:.0f}"
+        )
+    return rows
 
 
 class TimedStream(ea.Live):
@@ -121,6 +128,9 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", help=", ".join(PARTS), default=["judgement"])
     parser.add_argument("--count", type=int, default=10, help="scenes per row")
     parser.add_argument("--seed", type=int, default=41, help="seed of the scenes")
+    parser.add_argument(
+        "--delays", type=float, nargs="+", default=[0.112], help="delays of the stream, seconds"
+    )
     parser.add_argument("--atlases", type=Path, help="folder in which learned atlases are kept")
     parser.add_argument("--only", default="", help="only rows whose title contains this text")
     parser.add_argument("--scenes", action="store_true", help="print each scene")
@@ -128,12 +138,13 @@ def main() -> None:
     warnings.simplefilter("ignore", ea.EaratlasWarning)
     for part in options.parts:
         print(
-            f"\n| {part} | scenes | stream dB | `separate` dB | difference dB | worst tenth dB | "
-            "CPU s per s | longest block, CPU ms |\n|" + "---|" * 8
+            f"\n| {part} | delay s | scenes | stream dB | `separate` dB | difference dB | "
+            "worst tenth dB | CPU s per s | longest block, CPU ms |\n|" + "---|" * 9
         )
         for row, n_sources in PARTS[part]:
             if options.only in row.title:
-                print(f"| {compare(row, n_sources, options)} |", flush=True)
+                for cells in compare(row, n_sources, options):
+                    print(f"| {cells} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def main() -> None:
         steering = replace(latency.steering, diffuse_prior_frames=options.frames)
         latency = replace(latency, steering=steering)
     atlas = ea.Atlas.load(EXAMPLE_ATLAS)
-    with patch.object(stream, "DEFAULT_LATENCY", latency):
+    with patch.object(stream, "latency_profile", return_value=latency):
         for pair in range(options.first, options.pairs):
             print_pair(pair, atlas)
 

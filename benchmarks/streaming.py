@@ -49,6 +49,7 @@ FALSE_MOTION = {"static_development": MOTION_DEVELOPMENT, "static_judgement": MO
 PARTS = (*KU100_PARTS, *OTHER_HEADS, *FALSE_MOTION)
 BLOCKS = (64, 1000, 48_000)  # block sizes in samples
 RATE, SECONDS, LATE, STEP = 16_000, 9.0, 3 * 16_000, 800
+DELAY, LOW_DELAY = 0.112, 0.024  # seconds
 BLOCK = 4000  # samples, block size of `soak`
 NEAR = 20.0  # degrees, largest error of a match
 # Start and end of the moving talker, and direction of the static talker, in degrees.
@@ -167,7 +168,7 @@ def static(title: str, atlas: ea.Atlas, scenes: Iterator[ea.SimulatedScene]) -> 
         x = scene.mixture.samples
         reports, sounds, cost = run_stream(atlas.live(rate=RATE), x)
         tracking.add(reports, scene)
-        _, low, low_cost = run_stream(atlas.live(rate=RATE, low_delay=True), x)
+        _, low, low_cost = run_stream(atlas.live(rate=RATE, delay_seconds=LOW_DELAY), x)
         start = time.process_time()
         offline = atlas.separate(scene.mixture, n_sources=2)
         offline_cost = (time.process_time() - start) / SECONDS
@@ -275,8 +276,8 @@ def at_48_khz(atlas: ea.Atlas, count: int) -> None:
         x, late = scene.mixture.samples, slice(3 * fullband.RATE, None)
         true = fullband.above(scene.images)[..., late]
         row = [fullband.sdr_db(true, fullband.above(x)[None, :, late])]
-        for low_delay in (False, True):
-            live = atlas.live(rate=fullband.RATE, low_delay=low_delay)
+        for delay in (DELAY, LOW_DELAY):
+            live = atlas.live(rate=fullband.RATE, delay_seconds=delay)
             _, sounds, cost = run_stream(live, x)
             whole = np.array([*sounds.values(), np.zeros_like(x)])
             own = [int(np.argmin([((i - s) ** 2).sum() for s in whole])) for i in scene.images]

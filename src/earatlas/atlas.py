@@ -465,7 +465,7 @@ class Atlas(LearnedHead):
         self,
         *,
         rate: int | None = None,
-        low_delay: bool = False,
+        delay_seconds: float = 0.112,
         max_sources: int = 4,
         yaw: YawLike | None = None,
     ) -> Live:
@@ -475,9 +475,9 @@ class Atlas(LearnedHead):
         ----------
         rate : int, optional
             Sampling rate of the stream in Hz; by default that of the atlas.
-        low_delay : bool, default False
-            Whether the delay of the separated signals is 24 ms instead of 112 ms. Separation is
-            then worse in reverberant rooms.
+        delay_seconds : float, default 0.112
+            Largest latency of the separated signals, from 0.024 to 2 s. In reverberant rooms, a
+            longer one separates better.
         max_sources : int, default 4
             Largest number of sources.
         yaw : float, array_like of shape (n, 2) or Yaw, optional
@@ -496,7 +496,11 @@ class Atlas(LearnedHead):
         from earatlas.streaming.stream import Live
 
         return Live(
-            self.separator, rate=rate, low_delay=low_delay, max_sources=max_sources, yaw=yaw
+            self.separator,
+            rate=rate,
+            delay_seconds=delay_seconds,
+            max_sources=max_sources,
+            yaw=yaw,
         )
 
     # --- listeners -----------------------------------------------------------------------------

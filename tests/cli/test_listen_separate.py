@@ -495,7 +495,8 @@ def test_clock_counts_late_blocks() -> None:
     ("options", "words"),
     [
         (["--only", "30,0"], "--separate"),
-        (["--low-delay"], "--low-delay must be used with --separate"),
+        (["--delay", "0.5"], "--delay must be used with --separate"),
+        (["--separate", "--delay", "3"], "--delay must be from 0.024 to 2, got 3"),
         (["--separate", "--only", "north"], "azimuth,elevation"),
         (["--separate", "--channels", "1"], "from 2 to 64"),
         (["--separate", "--socket", "localhost"], "HOST:PORT"),

@@ -16,6 +16,7 @@ from earatlas.localization.diagnostics import DoubtKind
 from earatlas.parts import complete
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, OverlapAdd
 from earatlas.streaming.hops import (
+    Hop,
     OutputSettings,
     Resampler,
     ResamplerSettings,
@@ -25,7 +26,8 @@ from earatlas.streaming.hops import (
 from earatlas.streaming.online_demixing import OnlineDemixer
 from earatlas.streaming.online_masks import OnlineMasks
 from earatlas.streaming.online_steering import SteeringSettings
-from earatlas.streaming.stages import _UpdateStep
+from earatlas.streaming.renderer import latency_profile
+from earatlas.streaming.stages import MaskStage, _UpdateStep
 from earatlas.tracking.front_end import TrackingFrontEnd
 from earatlas.tracking.online import OnlineTracker
 from earatlas.tracking.online_track import TrackEvent
@@ -97,6 +99,32 @@ def test_signals_add_up_to_the_mixture(result: StreamResult, scene: ea.Simulated
     total = np.sum(list(result[1].values()), axis=0)
     latency = slice(RATE, None)
     np.testing.assert_allclose(total[:, latency], scene.mixture.samples[:, latency], atol=1e-9)
+
+
+def test_delay_separates_the_first_sound_of_a_track(
+    reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene, result: StreamResult
+) -> None:
+    """With 0.4 s more delay, signals begin 0.4 s earlier, and their first second is better."""
+    live = reverberant_atlas.live(delay_seconds=0.512)
+    assert live.delay_samples == round(0.512 * RATE)
+    _, sounds = run_stream(live, scene.mixture.samples, 1000)
+    total = np.sum(list(sounds.values()), axis=0)
+    np.testing.assert_allclose(total[:, RATE:], scene.mixture.samples[:, RATE:], atol=1e-9)
+    assert list(sounds) == list(result[1])
+    begins, with_delay = (
+        [int(np.argmax(np.abs(sound).max(axis=0) > 0)) for sound in each.values()]
+        for each in (result[1], sounds)
+    )
+    expected = np.maximum(np.array(begins) - round(0.4 * RATE), 0)  # the stream begins at 0
+    np.testing.assert_array_equal(with_delay, expected)
+    early = slice(max(with_delay), max(with_delay) + RATE)
+    image, sdr = scene.images[:, None, :, early], []
+    for each in (result[1], sounds):
+        errors = ((image - np.stack(list(each.values()))[..., early]) ** 2).sum(axis=(2, 3))
+        sdr.append(10 * np.log10((image**2).sum(axis=(2, 3)) / errors).max(axis=1))
+    before, now = sdr
+    assert (now > before + 3).all()
+    assert (now < 80).all()
 
 
 @pytest.mark.parametrize("block", [64, 48_000])
@@ -207,18 +235,39 @@ def test_cues_are_inferred_again_if_a_track_is_added(
     assert noise(0.5, 0.0) == pytest.approx(noise(0.0, recent=frames[-1:]))
 
 
-@pytest.mark.parametrize("hops", [(7, 7), (8, 3), (16, 5)])
-def test_filterbank_reconstructs_the_input(hops: tuple[int, int]) -> None:
+def test_masks_belong_to_the_window_that_is_synthesized(
+    reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene
+) -> None:
+    """With a delay, masks are those of an earlier frame, with the newest cues."""
+    latency = latency_profile(0.16)
+    filterbank = latency.filterbank(RATE)
+    stage = MaskStage(reverberant_atlas.separator, filterbank, latency)
+    for t in range(80):
+        block = scene.mixture.samples[:, t * filterbank.hop : (t + 1) * filterbank.hop]
+        if t == 70:
+            pair = {1: PAIR[0], 2: PAIR[1]}
+            stage.model.apply(complete(stage.model.update_parts(pair, {})))
+        masks = stage.push(Hop(block, block), (1, 2) if t >= 70 else None)
+    assert filterbank.delay_hops == 3
+    assert masks is not None
+    np.testing.assert_array_equal(masks, stage.model.masks_of(stage.frames[-4], (1, 2))[..., 0])
+    newest = stage.model.masks_of(stage.frames[-1], (1, 2))[..., 0]
+    assert np.abs(masks - newest).max() > 0.1
+
+
+@pytest.mark.parametrize("hops", [(7, 7, 0), (8, 3, 0), (16, 5, 6)])
+def test_filterbank_reconstructs_the_input(hops: tuple[int, int, int]) -> None:
     """Unmodified spectra return the input, latency_samples - hop later."""
     filterbank = Filterbank.from_seconds(
-        11_025, hop_seconds=0.008, window_hops=hops[0], synthesis_hops=hops[1]
+        11_025, hop_seconds=0.008, window_hops=hops[0], synthesis_hops=hops[1], delay_hops=hops[2]
     )
     x = np.random.default_rng(1).normal(size=(2, 40 * filterbank.hop))
     frames, overlap_add = AnalysisFrames(filterbank), OverlapAdd(filterbank, 1)
-    hop = filterbank.hop
-    out = [
-        overlap_add.push(frames.push(x[:, i : i + hop])[None]) for i in range(0, x.shape[1], hop)
-    ]
+    hop, out = filterbank.hop, []
+    for i in range(0, x.shape[1], hop):
+        frames.append(x[:, i : i + hop])
+        out.append(overlap_add.push(frames.delayed_spectra()[None]))
+    assert filterbank.latency_samples == (hops[1] + hops[2]) * hop
     latency = filterbank.latency_samples - hop
     y = np.concatenate(out, axis=-1)[0, :, latency:]
     np.testing.assert_allclose(

@@ -1,5 +1,6 @@
 """Rendering of a live stream: the signals add up to the input in all windows and transitions."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,13 +30,15 @@ def set_reverberant(renderer: StreamRenderer, reverberant: bool) -> None:
     renderer.prepare(*complete(renderer.recent_windows_parts(reverberant=reverberant)))
 
 
-def test_renderer_changes_between_stft_and_fir_output() -> None:
+@pytest.mark.parametrize("delay_hops", [0, 5, 40])
+def test_renderer_changes_between_stft_and_fir_output(delay_hops: int) -> None:
     """The signals of two tracks add up to the input in all modes and transitions.
 
     The pair is static and anechoic, then reverberant, moves, is static again, and is anechoic.
     """
     rng = np.random.default_rng(4)
-    renderer = StreamRenderer(8000, LATENCY, FREQUENCIES_HZ, 3)
+    latency = replace(LATENCY, delay_hops=delay_hops)
+    renderer = StreamRenderer(8000, latency, FREQUENCIES_HZ, 3)
     filterbank, hops = renderer.filterbank, 130
     x = rng.normal(size=(2, hops * filterbank.hop))
     out, stft_used = [], []

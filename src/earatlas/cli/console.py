@@ -50,6 +50,7 @@ __all__ = [
 _OPTIONS = {
     "n_sources": "--sources",
     "max_sources": "--sources",
+    "delay_seconds": "--delay",
     "hop_seconds": "--hop",
     "window_seconds": "--window",
     "memory_seconds": "--memory",

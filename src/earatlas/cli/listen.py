@@ -33,6 +33,7 @@ _RATE = 48_000  # Hz
 _N_CHANNELS = 2
 _MAX_SOURCES = 4
 _MEMORY_SECONDS = 1.0
+_DELAY_SECONDS = 0.112
 
 
 class _ListenCommand(Command):
@@ -114,14 +115,14 @@ def listen_command(
     device: Annotated[
         str | None, typer.Option(metavar="DEVICE", help="Input device: name or number.")
     ] = None,
-    low_delay: Annotated[
-        bool,
+    delay: Annotated[
+        float,
         typer.Option(
-            "--low-delay",
-            help="With --separate: 24 ms of latency instead of 112 ms; separates less well in "
-            "reverberant rooms.",
+            metavar="SECONDS",
+            help="With --separate: largest latency of the signals, 0.024 to 2 s. A longer one "
+            "separates better in reverberant rooms.",
         ),
-    ] = False,
+    ] = _DELAY_SECONDS,
     sources: Annotated[
         int, typer.Option(metavar="N", help="With --separate: maximum number of sources.")
     ] = _MAX_SOURCES,
@@ -218,7 +219,7 @@ def listen_command(
             only=only,
             socket=socket,
             yaw_stream=yaw_stream,
-            low_delay=low_delay or None,
+            delay=None if delay == _DELAY_SECONDS else delay,
             sources=None if sources == _MAX_SOURCES else sources,
             rttm=rttm,
             dcase=dcase,
@@ -242,7 +243,7 @@ def listen_command(
         output, only, socket, yaw_stream, form=form, as_json=as_json, every=every, force=force
     )
     options = replace(options, exports=exports)
-    live = learned.live(rate=audio.rate, low_delay=low_delay, max_sources=sources, yaw=head_yaw)
+    live = learned.live(rate=audio.rate, delay_seconds=delay, max_sources=sources, yaw=head_yaw)
     adaptation = None
     if adapt:
         adaptation = StreamAdaptation.of(

@@ -5,6 +5,9 @@ so that the latency is S samples and not N:
 
     Σ_k wa(n - k hop) ws(n - k hop) = 1
 
+With a delay of D hops, the window that is synthesized ended D hops ago: masks and filters of that
+time are then estimated from the sound that followed, too, and the latency is S + D hop samples.
+
     wa (N,)  analysis window
     ws (S,)  synthesis window; wa ws is a squared Hann window over the last S samples
 
@@ -38,16 +41,23 @@ class Filterbank:
     hop: int  # samples
     window_hops: int  # length of the analysis window
     synthesis_hops: int  # length of the synthesis window
+    delay_hops: int = 0  # hops since the end of the window that is synthesized
 
     @classmethod
     def from_seconds(
-        cls, rate: int, *, hop_seconds: float, window_hops: int, synthesis_hops: int
+        cls,
+        rate: int,
+        *,
+        hop_seconds: float,
+        window_hops: int,
+        synthesis_hops: int,
+        delay_hops: int = 0,
     ) -> Filterbank:
         """Return a filterbank with the longest hop up to `hop_seconds` that suits the FFT."""
         hop = max(int(hop_seconds * rate), 2)
         while fast_fft_length(hop) != hop:
             hop -= 1
-        return cls(rate, hop, window_hops, synthesis_hops)
+        return cls(rate, hop, window_hops, synthesis_hops, delay_hops)
 
     @property
     def window(self) -> int:
@@ -55,9 +65,19 @@ class Filterbank:
         return self.window_hops * self.hop
 
     @property
-    def latency_samples(self) -> int:
-        """Length S of the synthesis window in samples: the latency."""
+    def synthesis_samples(self) -> int:
+        """Length S of the synthesis window in samples."""
         return self.synthesis_hops * self.hop
+
+    @property
+    def latency_hops(self) -> int:
+        """Latency in hops: the synthesis window and the delay."""
+        return self.synthesis_hops + self.delay_hops
+
+    @property
+    def latency_samples(self) -> int:
+        """Latency in samples."""
+        return self.latency_hops * self.hop
 
     @property
     def hop_seconds(self) -> float:
@@ -72,7 +92,7 @@ class Filterbank:
 
     def windows(self) -> tuple[Array, Array]:
         """Return the analysis window wa (N,) and the synthesis window ws (S,)."""
-        S = self.latency_samples
+        S = self.synthesis_samples
         product = _hann(S) ** 2 / (0.375 * self.synthesis_hops)
         fall = _hann(S)[S // 2 :]
         rise = self.window - len(fall)
@@ -94,10 +114,11 @@ def _hann(n: int) -> Array:
 
 
 class AnalysisFrames:
-    """Ring buffer of the last N samples of a stream, and their spectra."""
+    """Ring buffer of the last samples of a stream, and spectra of the windows in it."""
 
     def __init__(self, filterbank: Filterbank) -> None:
-        self._samples = np.zeros((2, filterbank.window))
+        delay = filterbank.delay_hops * filterbank.hop
+        self._samples = np.zeros((2, filterbank.window + delay))
         self._window = filterbank.windows()[0]
         self._spectra: Complex | None = None  # of these samples, once they are known
 
@@ -110,8 +131,18 @@ class AnalysisFrames:
     def spectra(self) -> Complex:
         """Return the spectra (2, F) of the last N samples."""
         if self._spectra is None:
-            self._spectra = np.asarray(scipy.fft.rfft(self._samples * self._window, axis=-1))
+            self._spectra = self._transform(self._samples[:, -len(self._window) :])
         return self._spectra
+
+    def delayed_spectra(self) -> Complex:
+        """Return the spectra (2, F) of the window that is synthesized."""
+        if self._samples.shape[1] == len(self._window):
+            return self.spectra()
+        return self._transform(self._samples[:, : len(self._window)])
+
+    def _transform(self, samples: Array) -> Complex:
+        """Return the spectra (2, F) of a window of samples (2, N)."""
+        return np.asarray(scipy.fft.rfft(samples * self._window, axis=-1))
 
     def push(self, samples: Array) -> Complex:
         """Append a hop (2, hop) and return the spectra (2, F)."""
@@ -125,13 +156,13 @@ class OverlapAdd:
     def __init__(self, filterbank: Filterbank, n_sources: int) -> None:
         self._filterbank = filterbank
         self._window = filterbank.windows()[1]
-        self._sum = np.zeros((n_sources, 2, filterbank.latency_samples))
+        self._sum = np.zeros((n_sources, 2, filterbank.synthesis_samples))
 
     def push(self, spectra: Complex) -> Array:
         """Add a frame; return the oldest hop (M, 2, hop), which no later frame changes."""
         filterbank = self._filterbank
         frames = scipy.fft.irfft(spectra, n=filterbank.window, axis=-1)
-        self._sum += frames[..., -filterbank.latency_samples :] * self._window
+        self._sum += frames[..., -filterbank.synthesis_samples :] * self._window
         output = self._sum[..., : filterbank.hop].copy()
         self._sum[..., : -filterbank.hop] = self._sum[..., filterbank.hop :]
         self._sum[..., -filterbank.hop :] = 0.0

@@ -112,7 +112,9 @@ class FirDemixer:
         reverberant: bool,
     ) -> None:
         """Prepare for a stream with a filterbank and masks at the given frequencies."""
-        long_filterbank = replace(filterbank, window_hops=window_hops, synthesis_hops=window_hops)
+        long_filterbank = replace(
+            filterbank, window_hops=window_hops, synthesis_hops=window_hops, delay_hops=0
+        )
         self._settings = fir = _REVERBERANT if reverberant else _ANECHOIC
         self._frames = AnalysisFrames(long_filterbank)
         self.steering = OnlineSteeringVectors(

@@ -109,10 +109,6 @@ class OnlineMasks:
             float(bin_power(spectra, window).max()),
         )
 
-    def latest_masks(self, ids: Sequence[int]) -> Array:
-        """Return the masks (M, F) of the last frame."""
-        return self.masks_of(self.latest_frame, ids)[..., 0]
-
     @property
     def latest_frame(self) -> Complex:
         """Spectra (2, B, 1) of the last frame."""

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from earatlas.errors import InputError
 from earatlas.parts import Parts
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, OverlapAdd, crossfade
@@ -33,11 +34,11 @@ from earatlas.types import Array, Complex, Indices
 
 __all__ = [
     "DEFAULT_LATENCY",
-    "LOW_LATENCY",
     "LatencyProfile",
     "RenderEstimate",
     "StreamRenderer",
     "Windows",
+    "latency_profile",
 ]
 
 
@@ -52,9 +53,15 @@ class LatencyProfile:
     synthesis_hops: int  # synthesis window: the latency
     reverberant_fir_hops: int  # window from which long filters are estimated, reverberant
     anechoic_fir_hops: int  # the same for anechoic sound
+    delay_hops: int = 0  # further latency, in which masks and filters follow later sound, too
     steering: SteeringSettings = field(default_factory=SteeringSettings)
     update_bins: int = 800_000  # bins of an update that a hop may process: about 15 ms of CPU time
     replayed_hops: int = 24  # hops of which other windows are computed in one hop
+
+    @property
+    def latency_seconds(self) -> float:
+        """Latency of the signals, at rates that are multiples of the number of hops per second."""
+        return (self.synthesis_hops + self.delay_hops) * self.hop_seconds
 
     @property
     def history_seconds(self) -> float:
@@ -68,6 +75,7 @@ class LatencyProfile:
             hop_seconds=self.hop_seconds,
             window_hops=self.window_hops,
             synthesis_hops=self.synthesis_hops,
+            delay_hops=self.delay_hops,
         )
 
     def fir_demixer(
@@ -81,7 +89,22 @@ class LatencyProfile:
 
 
 DEFAULT_LATENCY = LatencyProfile(0.016, 7, 16, 7, 32, 8)  # 112 ms
-LOW_LATENCY = LatencyProfile(0.008, 8, 32, 3, 48, 16)  # 24 ms
+_LOW_LATENCY = LatencyProfile(0.008, 8, 32, 3, 48, 16)  # 24 ms
+_MAX_DELAY_SECONDS = 2.0  # longer delays are those of recordings
+
+
+def latency_profile(delay_seconds: float) -> LatencyProfile:
+    """Return the profile with the longest latency up to `delay_seconds`."""
+    low, high = _LOW_LATENCY.latency_seconds, _MAX_DELAY_SECONDS
+    seconds = delay_seconds + 1e-9  # a latency itself is not rounded down
+    if not low <= seconds or not delay_seconds <= high:
+        raise InputError(
+            f"delay_seconds must be from {low:g} to {high:g}, got {delay_seconds}. "
+            f"{DEFAULT_LATENCY.latency_seconds:g} is the default; use `separate` for recordings."
+        )
+    profile = DEFAULT_LATENCY if seconds >= DEFAULT_LATENCY.latency_seconds else _LOW_LATENCY
+    delay_hops = int((seconds - profile.latency_seconds) / profile.hop_seconds)
+    return replace(profile, delay_hops=delay_hops)
 
 
 @dataclass(eq=False, slots=True)
@@ -198,7 +221,7 @@ class StreamRenderer:
         if masks is None:
             self._n_stft_hops = 0
             return self._fir_output()
-        spectra = windows.frames.spectra()
+        spectra = windows.frames.delayed_spectra()
         return self._select_output(self._stft_output(spectra, masks, rows))
 
     def _select_output(self, stft_output: Array) -> Array:
@@ -228,7 +251,10 @@ class StreamRenderer:
         """Return the FIR output: one track of the pair, and the remainder as the other."""
         assert self._active_fir is not None
         first = self._active_fir.output()
-        rest = self._recent_hops[-self.filterbank.synthesis_hops] - first
+        n_late = self.filterbank.latency_hops
+        # Before the first hop there is silence.
+        x = self._recent_hops[-n_late] if n_late <= len(self._recent_hops) else np.zeros_like(first)
+        rest = x - first
         signals = np.zeros((self._n_sources, 2, self.filterbank.hop))
         for row, signal in zip(self._fir_rows, (first, rest), strict=True):
             if row is not None:

@@ -209,21 +209,28 @@ class MaskStage:
         layout = separator.layout
         self.model = OnlineMasks(separator, filterbank.hop_seconds)
         # Masks belong to the centre of the synthesis window, or as near to it as theirs reaches.
-        centre = round(filterbank.latency_samples / 2 / filterbank.rate * layout.rate)
+        centre = round(filterbank.synthesis_samples / 2 / filterbank.rate * layout.rate)
         lag = max(centre - layout.window // 2, 0)
         self._window = layout.window
         self._samples = np.zeros((2, layout.window + lag))
         self.frames: list[Complex] = []  # spectra (2, B, 1) of the last seconds
+        self._delay_hops = filterbank.delay_hops
         self._max_frames = round(latency.steering.recent_seconds / filterbank.hop_seconds)
 
     def push(self, hop: Hop, ids: Sequence[int] | None) -> Array | None:
-        """Process a hop; return the masks (M, F) of tracks in its frame, or None without ids."""
+        """Process a hop; return the masks (M, F) of tracks, or None without ids.
+
+        They belong to the frame of the window that is synthesized.
+        """
         n = hop.resampled.shape[1]
         self._samples = np.concatenate([self._samples[:, n:], hop.resampled], axis=1)
         self.model.append(self._samples[:, : self._window])
         self.frames.append(self.model.latest_frame)
         del self.frames[: -self._max_frames]
-        return None if ids is None else self.model.latest_masks(ids)
+        if ids is None:
+            return None
+        synthesized = self.frames[max(len(self.frames) - 1 - self._delay_hops, 0)]
+        return self.model.masks_of(synthesized, ids)[..., 0]
 
 
 class _UpdateStep(Enum):

@@ -17,7 +17,7 @@ from earatlas.features.audio import check_block, check_rate
 from earatlas.localization.head_rotation import HeadMotion, YawLike, check_yaw
 from earatlas.separation.separator import Separator, check_source_count
 from earatlas.streaming.hops import OutputSettings, StreamInput, StreamOutput
-from earatlas.streaming.renderer import DEFAULT_LATENCY, LOW_LATENCY
+from earatlas.streaming.renderer import latency_profile
 from earatlas.streaming.report import LiveReport
 from earatlas.streaming.stages import MaskStage, RenderStage, TrackStage
 from earatlas.threads import single_threaded_blas
@@ -38,8 +38,9 @@ class Live:
         Separator of an atlas that was learned for reverberant rooms.
     rate : int, optional
         Sampling rate of the input in Hz, from 8 000 to 192 000. Default: the head's rate.
-    low_delay : bool, default False
-        Reduce the latency from about 112 ms to 24 ms. Separation in reverberant rooms is worse.
+    delay_seconds : float, default 0.112
+        Largest latency of the separated signals, from 0.024 to 2 s. In reverberant rooms, a longer
+        one separates better, since filters are estimated from the sound that follows, too.
     max_sources : int, default 4
         Largest number of sources at a time.
     yaw : float, Yaw or array_like, optional
@@ -48,8 +49,8 @@ class Live:
     Raises
     ------
     InputError
-        If the atlas was not learned for reverberant rooms, or if `rate` or `max_sources` is out of
-        range.
+        If the atlas was not learned for reverberant rooms, or if `rate`, `delay_seconds` or
+        `max_sources` is out of range.
 
     References
     ----------
@@ -73,7 +74,7 @@ class Live:
         separator: Separator,
         *,
         rate: int | None = None,
-        low_delay: bool = False,
+        delay_seconds: float = 0.112,
         max_sources: int = 4,
         yaw: YawLike | None = None,
     ) -> None:
@@ -102,7 +103,7 @@ class Live:
         known_yaw = None if yaw is None else check_yaw(yaw, head.space)
         # Yaws are kept for 50 times as long, 5 s.
         self._motion = HeadMotion(known_yaw, memory_seconds=0.1)
-        latency = LOW_LATENCY if low_delay else DEFAULT_LATENCY
+        latency = latency_profile(delay_seconds)
         self._rendering = RenderStage(self.rate, latency, head.layout, max_sources)
         filterbank = self._rendering.renderer.filterbank
         self._tracking = TrackStage(
