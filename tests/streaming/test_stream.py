@@ -22,6 +22,8 @@ from earatlas.streaming.hops import (
     ResamplerSettings,
     StreamInput,
     StreamOutput,
+    _Position,
+    _position_state,
 )
 from earatlas.streaming.online_demixing import OnlineDemixer
 from earatlas.streaming.online_masks import OnlineMasks
@@ -339,6 +341,30 @@ def test_output_returns_the_hops() -> None:
         [part.get(9, np.zeros((2, part[7].shape[1]))) for part in blocks], axis=1
     )
     np.testing.assert_array_equal(other[0], (np.arange(25) >= 14) & (np.arange(25) < 18))
+
+
+def test_reported_positions_are_those_of_the_tracks(
+    reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene
+) -> None:
+    """Positions are kept between steps, but every report has those of its hop; yaw counts, too."""
+    live = reverberant_atlas.live(yaw=[[0.0, 0.0], [2.0, 0.0], [4.0, 30.0]])
+    samples, kept, n_sources = scene.mixture.samples, 0, 0
+    before: dict[int, tuple[object, ...]] = {}
+    for first in range(0, samples.shape[1], 256):
+        report = live.push(samples[:, first : first + 256])
+        front_end = live._tracking.front_end
+        for source in report.sources:
+            (track,) = [one for one in front_end.tracker.tracks if one.id == source.id]
+            expected = _Position.of(track, front_end)
+            np.testing.assert_array_equal(source.direction, expected.direction)
+            assert source.radius_90 == expected.radius_90
+            assert source.lateral_angle == expected.lateral_angle
+            assert repr(source.alternatives) == repr(expected.alternatives)
+            state = _position_state(track, front_end)
+            kept += before.get(source.id) == state
+            before[source.id] = state
+            n_sources += 1
+    assert 0.5 * n_sources < kept < n_sources
 
 
 def test_input_returns_whole_hops() -> None:

@@ -90,6 +90,46 @@ class OutputSettings:
     level_seconds: float = 0.3  # time constant (1/e) of the level of a source
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Position:
+    """What a report says about where a track is; several hops are reported between two steps."""
+
+    state: tuple[object, ...]  # of the track, by `_position_state`
+    direction: Array  # (C,) degrees
+    radius_90: float  # degrees
+    alternatives: tuple[Alternative, ...]  # the direction first
+    lateral_angle: LateralAngle | None
+
+    @classmethod
+    def of(cls, track: OnlineTrack, front_end: TrackingFrontEnd) -> _Position:
+        """Return the position of a track."""
+        columns, state = front_end.sound.space.columns, _position_state(track, front_end)
+        direction = track.direction[:columns]
+        if not front_end.directional:
+            # Identical channels have no direction: the cap has 90 % of the sphere.
+            radius_90 = float(np.degrees(np.arccos(-0.8)))
+            only = Alternative(direction, 1.0, radius_90)
+            return cls(state, direction, radius_90, (only,), None)
+        alternatives = tuple(
+            replace(one, direction=one.direction[:columns]) for one in track.possible_directions
+        )
+        lateral_angle = _lateral_angle(track, front_end)
+        return cls(state, direction, track.radius_90, alternatives, lateral_angle)
+
+
+def _position_state(track: OnlineTrack, front_end: TrackingFrontEnd) -> tuple[object, ...]:
+    """Return everything that the position of a track depends on."""
+    return (
+        track.vector.tobytes(),
+        track.velocity.tobytes(),
+        track.error_degrees,
+        track.coasting_seconds,
+        track.posterior,
+        front_end.directional,
+        front_end.tracker.buffer.yaw,
+    )
+
+
 class StreamOutput:
     """Pending hops of the separated signals, levels of the tracks, and reports."""
 
@@ -102,6 +142,7 @@ class StreamOutput:
         self._powers: dict[int, float] = {}  # smoothed power of the signal, by track id
         # Confirmed tracks, and deleted ones whose last samples are pending, by id
         self._tracks: dict[int, OnlineTrack] = {}
+        self._positions: dict[int, _Position] = {}  # last reported, by track id
 
     def append(self, signals: dict[int, Array]) -> None:
         """Append a hop of signals (2, hop), by track id; samples before 0 are dropped."""
@@ -149,6 +190,9 @@ class StreamOutput:
         )
         self._tracks = {i: t for i, t in self._tracks.items() if i in tracks or i in draining}
         self._powers = {i: power for i, power in self._powers.items() if i in self._tracks}
+        self._positions = {
+            i: position for i, position in self._positions.items() if i in tracks or i in draining
+        }
         return report
 
     def _source(
@@ -164,12 +208,14 @@ class StreamOutput:
             )
             doubts.append(Doubt(DoubtKind.SILENT, reason, age))
         power = self._powers.get(track.id, 0.0)
-        # Identical channels have no direction: the cap has 90 % of the sphere.
-        radius_90 = track.radius_90 if front_end.directional else np.degrees(np.arccos(-0.8))
+        state = _position_state(track, front_end)
+        position = self._positions.get(track.id)
+        if position is None or position.state != state:
+            position = self._positions[track.id] = _Position.of(track, front_end)
         return LiveSource(
             track.id,
-            track.direction[: front_end.sound.space.columns],
-            float(radius_90),
+            position.direction,
+            position.radius_90,
             track.initiated_at,
             age,
             10 * float(np.log10(power)) if power > 0 else -np.inf,
@@ -178,19 +224,8 @@ class StreamOutput:
             track.speed,
             tuple(doubts),
             samples,
-            self._alternatives(track, front_end, float(radius_90)),
-            _lateral_angle(track, front_end),
-        )
-
-    def _alternatives(
-        self, track: OnlineTrack, front_end: TrackingFrontEnd, radius_90: float
-    ) -> tuple[Alternative, ...]:
-        """Return the possible directions of a track, its direction first."""
-        columns = front_end.sound.space.columns
-        if not front_end.directional:
-            return (Alternative(track.direction[:columns], 1.0, radius_90),)
-        return tuple(
-            replace(one, direction=one.direction[:columns]) for one in track.possible_directions
+            position.alternatives,
+            position.lateral_angle,
         )
 
     def take(self, until: int) -> dict[int, Array]:
@@ -212,7 +247,7 @@ class StreamOutput:
 
 def _lateral_angle(track: OnlineTrack, front_end: TrackingFrontEnd) -> LateralAngle | None:
     """Return the lateral angle of a track, by its posterior; None if it has none."""
-    if track.moving or track.posterior is None or not front_end.directional:
+    if track.moving or track.posterior is None:
         return None
     angles = front_end.tracker.buffer.lateral_angle(track.posterior.vectors)
     found = LateralAngle.of_points(angles)

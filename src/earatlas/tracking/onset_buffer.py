@@ -241,6 +241,7 @@ class OnsetBuffer:
 
     def set_yaw(self, yaw: float) -> None:
         """Set the head's yaw in degrees, which turns the cones of confusion."""
+        self.yaw = yaw
         self._axis = to_vectors(np.array([yaw + 90.0, 0.0]))  # towards the left ear
         front = self.vectors @ to_vectors(np.array([yaw, 0.0]))
         self.log_prior = FRONT_PRIOR.log_density(front)  # (G,) of front before rear
