@@ -194,8 +194,31 @@ def test_source_with_frequencies_of_its_own_is_not_counted(
     mixture = OnsetMixture(g, v, vectors, frequencies=f)
     assert counted(mixture, 2) == cells
     assert counted(OnsetMixture(g, v, vectors), 2) == [0, 2]
-    assert mixture.alternates(mixture.fit_static([0, 2]), 1) == alternates
+    pair = mixture.fit_static([0, 2])
+    assert (mixture.gain(pair, 1) > mixture.band_excess(pair, 1)) == alternates
     assert (mixture.next_source_ratio(mixture.fit_static([0])) >= 1) == alternates
+
+
+def test_band_excess_is_subtracted_from_the_gain() -> None:
+    """A source is counted up to the excess that leaves the required gain; others do not matter."""
+    n = np.arange(600)
+    f, time = n // 20, n % 20
+    own = np.where(f // 3 % 3 == 0, time % 5 > 0, time % 7 == 0)  # mostly frequencies of its own
+    densities = np.full((600, len(DIRECTIONS)), 0.4, dtype=np.float32)
+    densities[n, np.where(own, 2, 0)] = 3.0
+    v = np.full(600, 0.5)
+    mixture = OnsetMixture(densities, v, to_vectors(DIRECTIONS), frequencies=f)
+    one, pair = mixture.fit_static([0]), mixture.fit_static([0, 2])
+    components, pi = mixture.components(pair), pair.mixing_weights[:, 0]
+    excess = -alternation(components.densities, pi, (1, 0), f)
+    gain = mixture.score(pair) - mixture.score(one)
+    assert 0.1 < excess == mixture.band_excess(pair, 1) < gain
+    for margin, count in ((1e-6, 2), (-1e-6, 1)):
+        required = replace(MIXTURE_SETTINGS, min_gain_nats=(gain - excess - margin,))
+        limited = OnsetMixture(densities, v, to_vectors(DIRECTIONS), required, frequencies=f)
+        assert len(limited.count_sources(2)) == count
+    clear = SourceMixture.fit(np.array([[3.0, 0.3], [0.3, 3.0]] * 9), np.ones(18), MIXTURE_SETTINGS)
+    assert clear.band_excess(1, [0, 1], np.zeros(18, dtype=int), MIXTURE_SETTINGS) == 0
 
 
 def test_known_number_is_found_on_one_cone() -> None:

@@ -542,19 +542,26 @@ def test_track_with_frequencies_of_its_own_is_not_confirmed(
     """A second track must share its frequencies with a static one; a moving one does not count."""
     n = np.arange(300)
     f, time = n // 10, n % 10
-    tracker.buffer = SimpleNamespace(frequencies=f)  # type: ignore[assignment]
+    tracker.buffer = SimpleNamespace(  # type: ignore[assignment]
+        frequencies=f,
+        newest=slice(290, 300),
+        is_on_cone=lambda *_: False,
+        lateral_angle=lambda vector: float(np.degrees(np.arcsin(vector[1]))),
+    )
     first, second = make_track(1, (40.0, 0.0)), make_track(2, (-20.0, 0.0))
     second.state = TrackState.TENTATIVE
     tracker.tracks = [first, second]
     own = (time if alternates else f // 3) % 2 == 0
     densities = np.stack([np.where(own, 0.3, 3.0), np.where(own, 3.0, 0.3)], axis=1)
     mixture = SourceMixture(densities, np.array([[0.45], [0.45], [0.1]]), np.ones(300))
-    second.alternates = tracker._alternates(mixture, 1, 10.0)
-    assert second.alternates == alternates
-    second.gain_ratio = 3.0
-    assert tracker._is_due(second) == alternates
+    second.band_excess = tracker._band_excess(mixture, 1, 10.0)
+    assert (second.band_excess == 0) == alternates
+    gains = np.full(300, second.band_excess + 0.07 if not alternates else 0.3)
+    for _ in range(3):
+        tracker._update_score(second, gains, np.ones(300), 10.0, crossing=False)
+    assert second.confirmed == alternates
     first.velocity = np.array([16.0, 0.0])
-    assert tracker._alternates(mixture, 1, 10.0)
+    assert tracker._band_excess(mixture, 1, 10.0) == 0
 
 
 def test_log_likelihoods_match_the_formula(

@@ -135,6 +135,38 @@ def test_source_with_frequencies_of_its_own_is_not_counted() -> None:
         assert len(mixture.count_sources(5)) == count
 
 
+def test_source_that_frequencies_displace_does_not_move() -> None:
+    """A path must gain more than a direction per frequency band, which another head explains."""
+    moving = onset_mixture([np.repeat([14, 16], 20)], seed=5)
+    assert moving.window is not None
+    rng = np.random.default_rng(6)
+    late = moving.window >= 20
+    for own, moves in ((rng.random(900) < 0.5, True), (late, False)):
+        frequencies = 3 * rng.integers(0, 8, 900) + 24 * own  # bands of all times, or of one half
+        mixture = TrajectoryMixture(
+            moving.densities, moving.weights, moving.window, moving.grid, 40, SETTINGS, frequencies
+        )
+        fit, moving_sources = mixture.static_where_possible(mixture.search(1)[0])
+        assert moving_sources.tolist() == [moves]
+        assert len(set(fit.cells[0])) == (2 if moves else 1)
+
+
+def test_displacement_gain_equals_a_loop_over_bands() -> None:
+    """Each band has the best cell that is not farther from the source than coinciding sources."""
+    mixture = onset_mixture([MOVING, STATIC], onsets=120)
+    rng = np.random.default_rng(9)
+    mixture._frequencies = rng.integers(0, 21, 120)
+    e, pi = rng.uniform(0.1, 1, 120), rng.uniform(0.1, 0.9, 40)
+    assert mixture.window is not None
+    expected = 0.0
+    for band in range(7):
+        L = np.zeros(3)  # neighbours are 6 degrees apart: only the next ones are near enough
+        for n in np.flatnonzero(mixture._frequencies // 3 == band):
+            L += 0.5 * np.log(pi[mixture.window[n]] * mixture.densities[n, 19:22] + e[n])
+        expected += L.max() - L[1]
+    assert mixture._displacement_gain(e, pi, 20) == pytest.approx(expected, rel=1e-4)
+
+
 def test_better_candidate_of_each_start_is_refined() -> None:
     """Of each start, the better fit with a further source is refined, and the best is returned.
 

@@ -87,19 +87,18 @@ class SourceDetector:
     def second_source_gain(self) -> float:
         """Return the nats per onset by which two sources fit better than one.
 
-        It is zero if the second source is only one of other frequencies.
+        What whole frequency bands explain better is subtracted.
         """
         one, two = self.mixture.search(2)
-        if not self.mixture.alternates(two, 1):
-            return 0.0
-        return (two.log_likelihood - one.log_likelihood) / self.mixture.total
+        gain = (two.log_likelihood - one.log_likelihood) / self.mixture.total
+        return max(gain - self.mixture.band_excess(two, 1), 0.0)
 
     def alternates(self, directions: Array) -> bool:
         """Return whether sources in directions (M, C) have onsets at the same frequencies."""
         mixture = self.mixture
         cells = (mixture.vectors @ to_vectors(directions).T).argmax(axis=0)
         fit = mixture.fit_static(list(cells))
-        return all(mixture.alternates(fit, m) for m in range(1, len(fit)))
+        return all(mixture.gain(fit, m) > mixture.band_excess(fit, m) for m in range(1, len(fit)))
 
     def sources(self, fit: MixtureFit) -> list[DetectedSource]:
         """Return the sources of a fit, refined on the fine grid given the others."""

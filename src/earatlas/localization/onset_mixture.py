@@ -22,14 +22,15 @@ above and behind open. A source on the cone of another must therefore gain much 
 
 The cues of another head than the learned one also make one talker resemble two directions, but one
 of them at some frequencies and the other one at others, at all times, while each of two talkers has
-onsets at the same frequencies. A further source m must therefore explain single bins better than
-whole frequency bands b that belong either to it or to another source j,
+onsets at the same frequencies. A further source m is therefore compared with another explanation,
+whole frequency bands b that belong either to it or to another source j:
 
     Δ_mj = 1 / B Σ_n log (π_m g_n(x_m) + π_j g_n(x_j) + e_n)
          - 1 / B Σ_b log (p_m Π_n∈b (π g_n(x_m) + e_n) + p_j Π_n∈b (π g_n(x_j) + e_n))
 
 with π = π_m + π_j, p = π_m / π and π_j / π, and e_n the likelihood of all other components. This is
-the logarithm of a Bayes factor per bin.
+the logarithm of a Bayes factor per bin. Where it is negative, bands explain the bins better, and
+the difference (the *band excess*) is subtracted from the gain of the source in J.
 
 `SourceMixture` does what does not depend on where the sources are: weights, likelihoods of the
 other components, gains, and Δ. Recordings and streams use it: `OnsetMixture` for sources in cells
@@ -91,7 +92,6 @@ class OnsetMixtureSettings:
     same_cone_nats: float = 0.2  # additional gain of each pair on one cone, nats per bin
     cone_degrees: float = 10.0  # difference of lateral angles of two directions on one cone
     may_be_more_ratio: float = 0.6  # part of the required gain from which one more may exist
-    min_alternation_nats: float = -0.14  # smallest Δ of a further source, nats per bin
     band_frequencies: int = 3  # neighbouring frequencies of a band
 
     def required_gain(self, n_sources: int) -> float:
@@ -293,20 +293,20 @@ class SourceMixture:
         g[:, m] = densities
         return replace(self, densities=g)
 
-    def alternates(
+    def band_excess(
         self,
         m: int,
         others: Iterable[int],
         frequencies: Indices,
         settings: OnsetMixtureSettings,
-    ) -> bool:
-        """Return whether source m explains single bins, and not only frequencies of another one."""
+    ) -> float:
+        """Return by how much bands of source m or j explain the bins better, nats per bin.
+
+        It is the largest -Δ_mj of all j, and 0 if single bins are explained better.
+        """
         g, pi = self.densities, self.mixing_weights.mean(axis=1)
-        return all(
-            alternation(g, pi, (m, j), frequencies, settings) >= settings.min_alternation_nats
-            for j in others
-            if j != m
-        )
+        deltas = [alternation(g, pi, (m, j), frequencies, settings) for j in others if j != m]
+        return max(-min(deltas, default=0.0), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,12 +384,12 @@ class OnsetMixture:
         without = self.fit_weights(np.delete(fit.cells, m, axis=0))
         return (fit.log_likelihood - without.log_likelihood) / self.total
 
-    def alternates(self, fit: MixtureFit, m: int) -> bool:
-        """Return whether source m explains single bins, and not only frequencies of another one."""
+    def band_excess(self, fit: MixtureFit, m: int) -> float:
+        """Return by how much whole frequency bands explain source m better, in nats per bin."""
         if self._frequencies is None or len(fit) < 2:
-            return True
+            return 0.0
         others = range(len(fit))
-        return self.components(fit).alternates(m, others, self._frequencies, self.settings)
+        return self.components(fit).band_excess(m, others, self._frequencies, self.settings)
 
     # --- search --------------------------------------------------------------------------------
 
@@ -405,9 +405,8 @@ class OnsetMixture:
         fit = self.add_source(self.fit_static([]))
         while len(fit) < max_sources:
             more = self.add_source(fit)
-            if self.score(more) - self.score(fit) < self.settings.required_gain(len(fit)):
-                break
-            if not self.alternates(more, len(fit)):
+            gain = self.score(more) - self.score(fit) - self.band_excess(more, len(fit))
+            if gain < self.settings.required_gain(len(fit)):
                 break
             fit = more
         return fit
@@ -416,12 +415,11 @@ class OnsetMixture:
         """Return the gain of one more source, as a ratio of the gain that is required."""
         settings = self.settings
         more = self.add_source(fit, settings.may_be_more_ratio * settings.same_cone_nats)
-        if not self.alternates(more, len(fit)):
-            return 0.0
+        gain = (more.log_likelihood - fit.log_likelihood) / self.total
         required = settings.required_gain(len(fit)) + settings.same_cone_nats * max(
             self._cone_pairs(more) - self._cone_pairs(fit), 0.0
         )
-        return (more.log_likelihood - fit.log_likelihood) / self.total / required
+        return max(gain - self.band_excess(more, len(fit)), 0.0) / required
 
     def score(self, fit: MixtureFit, same_cone_nats: float | None = None) -> float:
         """Return J in nats per bin, without the cost that depends on the number alone."""

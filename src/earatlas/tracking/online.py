@@ -20,10 +20,10 @@ of transitions. What causes them, with settings of `earatlas.tracking.settings`:
                   the required gain (`_required_gain`), which is larger on the cone of confusion of
                   an active track
     hit or miss   `_is_hit`: the gain of the newest bins and of all buffered bins
-    confirmation  `_is_due`: enough hits at the required gain, at frequencies that it shares with
-                  static tracks (`_alternates`). A track that continues a lost one is absorbed by it
-                  (`_continues`); if there are `max_tracks`, the one with the oldest hit is replaced
-                  if it coasts
+    confirmation  `_is_due`: enough hits at the required gain; what whole frequency bands of a
+                  static track explain better is subtracted from the gain (`_band_excess`). A track
+                  that continues a lost one is absorbed by it (`_continues`); if there are
+                  `max_tracks`, the one with the oldest hit is replaced if it coasts
     death         `_has_timed_out`: too many misses of a tentative track, too long without a hit;
                   `_delete_redundant`: a low gain for long beside a track with a higher gain
 
@@ -103,7 +103,7 @@ class OnlineTracker:
         for m, track in enumerate(tracks):
             crossing = self._update_crossing(m, now)
             tentative = track.state is TrackState.TENTATIVE and not track.moving
-            track.alternates = not tentative or self._alternates(mixture, m, now)
+            track.band_excess = self._band_excess(mixture, m, now) if tentative else 0.0
             self._update_score(track, mixture.gains(m), v, now, crossing)
             if crossing and track.moving:
                 continue
@@ -123,15 +123,15 @@ class OnlineTracker:
         """Return the mixture of tracks with densities (B, M) along their histories."""
         return SourceMixture.fit(densities, self.buffer.weights, self.settings.buffer.mixture)
 
-    def _alternates(self, mixture: SourceMixture, m: int, now: float) -> bool:
-        """Return whether track m explains single bins, and not only frequencies of another one."""
+    def _band_excess(self, mixture: SourceMixture, m: int, now: float) -> float:
+        """Return by how much bands of track m or a static one explain the bins better, nats."""
         static = [
             j
             for j, other in enumerate(self.tracks)
             if other.confirmed and other.is_active(now) and not other.moving
         ]
         settings = self.settings.buffer.mixture
-        return mixture.alternates(m, static, self.buffer.frequencies, settings)
+        return mixture.band_excess(m, static, self.buffer.frequencies, settings)
 
     def _density_histories(self) -> Array:
         """Append the newest bins to the history of each track; return all densities (B, M)."""
@@ -163,7 +163,7 @@ class OnlineTracker:
             track.register_hit(now)
         else:
             track.register_miss(occluded=crossing)
-        track.gain_ratio = track.gain / self._required_gain(track, now)
+        track.gain_ratio = (track.gain - track.band_excess) / self._required_gain(track, now)
         track.count_low_likelihood(
             hit, track.gain_ratio < self.settings.deletion.low_likelihood_ratio
         )
@@ -186,11 +186,8 @@ class OnlineTracker:
         """Return whether a tentative track is confirmed."""
         settings = self.settings.confirmation
         strong = track.gain_ratio > settings.strong_gain_ratio
-        return (
-            track.alternates
-            and track.gain_ratio > 1
-            and track.hits >= (settings.strong_hits if strong else settings.hits)
-        )
+        hits = settings.strong_hits if strong else settings.hits
+        return track.gain_ratio > 1 and track.hits >= hits
 
     def _confirm(self, track: OnlineTrack, now: float) -> None:
         """Confirm a tentative track, or give it to a lost track that it continues.

@@ -197,8 +197,8 @@ class OnlineTrack:
     hits: int = 0  # steps with a hit
     misses: int = 0  # steps without a hit since the last one, apart from crossings
     gain: float = 0.0  # log-likelihood ratio over the buffered bins, nats per bin
-    gain_ratio: float = 0.0  # gain over the gain that a new track needs beside the others
-    alternates: bool = True  # it shares its frequencies with the confirmed static tracks
+    band_excess: float = 0.0  # while tentative: what bands explain better, nats per bin
+    gain_ratio: float = 0.0  # gain without it, over what a new track needs beside the others
     total_gain: float = 0.0  # sum of the gain over all hits
     low_likelihood_steps: int = 0  # hits with a low gain since the last higher gain
     confirmed_by_signal_at: float = -np.inf  # seconds, when its signal was a speaker of its own

@@ -9,6 +9,10 @@ is the Viterbi path given the other sources (`earatlas.tracking.trajectory_hmm`)
 
 Rest costs nothing, so the path of a static source is one cell, and speeds are bounded.
 
+Another head than the learned one displaces a static talker at some frequencies, at all times; a
+motion displaces it at some times, at all frequencies. A source moves only if its path gains more
+than a cell per frequency band does, each within `min_separation_degrees` of the best single cell.
+
 Where two sources are in one direction, onsets do not determine which is which, and the likelihood
 is the same if the identities are swapped from there on. Therefore a line (position and velocity) is
 fitted to each trajectory before and after the encounter, and the assignment with the smaller change
@@ -30,7 +34,9 @@ from earatlas.localization.onset_mixture import (
     MixtureFit,
     OnsetMixture,
     OnsetMixtureSettings,
+    source_log_likelihoods,
 )
+from earatlas.numerics import distinct
 from earatlas.tracking.trajectory_hmm import DirectionGridHMM
 from earatlas.types import Array, Indices, Mask, Single
 
@@ -176,7 +182,8 @@ class TrajectoryMixture(OnsetMixture):
         settings = self.trajectory_settings
         cells, moving = fit.cells.copy(), np.zeros(len(fit), dtype=bool)
         for m in range(len(fit)):
-            L = self.log_likelihoods(self.components(fit).without(m), fit.mixing_weights[m])
+            e = self.components(fit).without(m)
+            L = self.log_likelihoods(e, fit.mixing_weights[m])
             static = super().best_path(L)
             rest = float(L[:, static[0]].sum())
             path, score = self.grid.viterbi(L)
@@ -184,10 +191,31 @@ class TrajectoryMixture(OnsetMixture):
             required = settings.min_motion_gain
             if np.ptp(self._lateral[path]) < self.settings.cone_degrees:
                 required = self.settings.same_cone_nats
-            moving[m] = score - rest > required * self.total
+            gain = score - rest
+            moving[m] = gain > required * self.total and gain > self._displacement_gain(
+                e, fit.mixing_weights[m], static[0]
+            )
             if not moving[m]:
                 cells[m] = static
         return self.fit_weights(cells), moving
+
+    def _displacement_gain(self, e: Array, pi: Array, cell: int) -> float:
+        """Return the gain in nats if a source has a cell near `cell` for each frequency band.
+
+        `e` (B,) are the likelihoods of the others, `pi` (W,) its mixing weights.
+        """
+        if self._frequencies is None:
+            return 0.0
+        min_cosine = np.cos(np.radians(self.settings.min_separation_degrees))
+        near = np.flatnonzero(self.vectors @ self.vectors[cell] >= min_cosine)
+        band = self._frequencies // self.settings.band_frequencies
+        assert self.window is not None
+        g = self.densities[:, near] * pi[self.window, None].astype(np.float32)
+        gain = 0.0
+        for own in (np.flatnonzero(band == b) for b in distinct(band)):
+            L = source_log_likelihoods(g[own], self.weights[own], e[own], 1.0)
+            gain += float(L.max() - L[near == cell][0])
+        return gain
 
     def with_one_static(self, fit: MixtureFit) -> list[MixtureFit]:
         """Return one fit per source, with this source static and the others placed again."""
