@@ -12,6 +12,7 @@ from earatlas.geometry.angles import (
     to_vectors,
     wrap_degrees,
 )
+from earatlas.geometry.credible_region import cells_within_reach
 from earatlas.geometry.direction_posterior import DirectionPosterior
 from earatlas.geometry.spaces import Circle, Cylinder, Plane, Space, Sphere, space_from_dict
 
@@ -150,6 +151,20 @@ def test_distances_from_one_of_the_points(space: Space, rng: np.random.Generator
     squared = space.distances_from(x)
     for n in (0, 4):
         np.testing.assert_allclose(squared(n), space.distance(x[n], x) ** 2, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("space", SPACES, ids=repr)
+def test_cells_within_reach_agree_with_distances(space: Space, rng: np.random.Generator) -> None:
+    """The cells are those that are closer to any centre than its reach, also far from the widest."""
+    cells, centres = random_points(space, rng, 400), random_points(space, rng, 60)
+    centres[40:] = centres[:20]  # the same centre with another reach
+    reach = rng.uniform(0.5, 5.0, size=len(centres))
+    expected = [
+        any(space.distance(centre, cell) < own for centre, own in zip(centres, reach, strict=True))
+        for cell in cells
+    ]
+    assert 0 < sum(expected) < len(cells)
+    np.testing.assert_array_equal(cells_within_reach(space, cells, centres, reach), expected)
 
 
 def test_angular_errors_wrap() -> None:

@@ -64,6 +64,19 @@ def test_several_credible_regions_at_once(width: float) -> None:
     assert len(regions[1].cells) <= len(regions[0].cells)
 
 
+def test_densities_at_many_points_are_those_at_few() -> None:
+    """Points are evaluated in blocks; the number of points changes no density."""
+    rng = np.random.default_rng(3)
+    K = 700
+    posterior = DirectionPosterior(
+        Sphere(), rng.uniform(-60, 60, size=(K, 2)), np.full(K, 1 / K),
+        rng.normal(size=(K, 2)), np.tile(COVARIANCE, (K, 1, 1)),
+    )  # fmt: skip
+    points = rng.uniform(-60, 60, size=(611, 2))
+    few = [posterior.log_density(part) for part in np.array_split(points, 47)]
+    np.testing.assert_allclose(posterior.log_density(points), np.concatenate(few), rtol=1e-12)
+
+
 def test_credible_region_on_the_sphere_behind_the_head() -> None:
     """The seam at 180 degrees does not change the area."""
     region = single_gaussian(Sphere(), (180.0, 0.0)).credible_region(0.9, spacing=0.5)

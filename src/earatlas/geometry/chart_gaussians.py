@@ -32,6 +32,7 @@ __all__ = [
     "mixture_product",
     "quadrature_product",
     "quasi_random_draws",
+    "unique_rows",
 ]
 
 
@@ -100,19 +101,19 @@ def log_components(posterior: DirectionPosterior, x: Array) -> Array:
     isotropic &= (posterior.means == 0).all(axis=1)
     logs = np.empty((len(x), len(isotropic)))
     if not isotropic.all():
-        centres, index = _unique_rows(posterior.centres[~isotropic])
+        centres, index = unique_rows(posterior.centres[~isotropic])
         u = np.moveaxis(space.charts(centres, x), -1, 0)[..., index]
         residuals = np.moveaxis(u, 0, -1) - posterior.means[~isotropic]
         logs[:, ~isotropic] = log_gaussians(residuals, posterior.covariances[~isotropic])
     if isotropic.any():
-        centres, index = _unique_rows(posterior.centres[isotropic])
+        centres, index = unique_rows(posterior.centres[isotropic])
         v = variances[isotropic]
         squared = space.squared_distances(centres, x)[:, index]
         logs[:, isotropic] = -0.5 * (squared / v + L * np.log(2 * np.pi * v))
     return logs
 
 
-def _unique_rows(rows: Array) -> tuple[Array, Indices]:
+def unique_rows(rows: Array) -> tuple[Array, Indices]:
     """Return the unique rows of an array (K, C), and the index (K,) of each row among them."""
     order = np.lexsort(rows.T)
     ordered = rows[order]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from earatlas.geometry.chart_gaussians import unique_rows
 from earatlas.geometry.spaces import Circle, Plane, Space
-from earatlas.types import Array
+from earatlas.types import Array, Mask
 
 if TYPE_CHECKING:
     from earatlas.geometry.direction_posterior import DirectionPosterior
@@ -23,6 +24,7 @@ __all__ = [
     "REGION_SETTINGS",
     "CredibleRegion",
     "RegionSettings",
+    "cells_within_reach",
     "grid_regions",
 ]
 
@@ -38,6 +40,7 @@ class RegionSettings:
 
 
 REGION_SETTINGS = RegionSettings()
+_CENTRES_AT_ONCE = 16  # whose distances from all cells are computed together
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +128,29 @@ def _grid_density(
     size = space.area / len(cells)
     if isinstance(space, Circle):
         cells[:, 1] = centres[0, 1]  # the circle may have been measured above or below the ears
-    near = np.zeros(len(cells), dtype=bool)
-    for centre, radius in zip(centres, reach, strict=True):
-        remaining = np.flatnonzero(~near)
-        near[remaining] = space.distance(centre, cells[remaining]) < radius
-    cells = cells[near]
+    cells = cells[cells_within_reach(space, cells, centres, reach)]
     density = np.exp(posterior.log_density(cells)) if len(cells) else np.zeros(0)
     return cells, density, size
+
+
+def cells_within_reach(space: Space, cells: Array, centres: Array, reach: Array) -> Mask:
+    """Return which cells (G, C) are closer to one of the centres (K, C) than its reach (K,).
+
+    Components with one centre need one distance, that of the widest. The cells within all reaches
+    are found first, and the widest components leave few others.
+    """
+    centres, index = unique_rows(centres)
+    radii = np.zeros(len(centres))
+    np.maximum.at(radii, index, reach)
+    order = np.argsort(-radii)
+    first = centres[order[0]]
+    farthest = (space.distance(first, centres) + radii).max()
+    remaining = np.flatnonzero(space.distance(first, cells) < farthest)
+    near = np.zeros(len(cells), dtype=bool)
+    for start in range(0, len(order), _CENTRES_AT_ONCE):
+        own = order[start : start + _CENTRES_AT_ONCE]
+        squared = space.squared_distances(centres[own], cells[remaining])
+        hit = (squared < radii[own] ** 2).any(axis=1)
+        near[remaining[hit]] = True
+        remaining = remaining[~hit]
+    return near

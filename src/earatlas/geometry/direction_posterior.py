@@ -42,6 +42,9 @@ from earatlas.types import Array, Indices
 
 __all__ = ["DirectionPosterior"]
 
+# Densities of components at points that are evaluated together, so that they stay in the cache
+_BLOCK_NUMBERS = 200_000
+
 
 @dataclass(frozen=True, eq=False)
 class DirectionPosterior(HtmlView):
@@ -165,13 +168,17 @@ class DirectionPosterior(HtmlView):
         ndarray of shape (N,)
             log p, per degree of each chart coordinate.
         """
-        p = self.pruned()
-        terms = log_components(p, self.space.check(points, "points"))
-        terms += np.log(p.weights)
-        top = terms.max(axis=1)
-        terms -= top[:, None]
-        result: Array = np.log(np.exp(terms, out=terms).sum(axis=1)) + top
-        return result
+        p, x = self.pruned(), self.space.check(points, "points")
+        densities = np.empty(len(x))
+        size = max(_BLOCK_NUMBERS // len(p.weights), 1)
+        for start in range(0, len(x), size):
+            block = slice(start, start + size)
+            terms = log_components(p, x[block])
+            terms += np.log(p.weights)
+            top = terms.max(axis=1)
+            terms -= top[:, None]
+            densities[block] = np.log(np.exp(terms, out=terms).sum(axis=1)) + top
+        return densities
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> Array:
         """Draw random directions.
