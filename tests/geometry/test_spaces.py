@@ -155,7 +155,7 @@ def test_distances_from_one_of_the_points(space: Space, rng: np.random.Generator
 
 @pytest.mark.parametrize("space", SPACES, ids=repr)
 def test_cells_within_reach_agree_with_distances(space: Space, rng: np.random.Generator) -> None:
-    """The cells are those that are closer to any centre than its reach, also far from the widest."""
+    """The cells are those that are closer to any centre than its reach."""
     cells, centres = random_points(space, rng, 400), random_points(space, rng, 60)
     centres[40:] = centres[:20]  # the same centre with another reach
     reach = rng.uniform(0.5, 5.0, size=len(centres))
