@@ -15,6 +15,7 @@ from head_files import write_sofa
 from tests_support import refused
 
 import earatlas as ea
+from earatlas.cli.adapt import _REMEDIES
 from earatlas.hrtf.head import ImpulseResponses
 from earatlas.hrtf.simulated import (
     LEFT_EAR,
@@ -23,6 +24,7 @@ from earatlas.hrtf.simulated import (
     simulated_responses,
 )
 from earatlas.packaged_atlases import EXAMPLE_ATLAS
+from earatlas.population.adaptation_report import AdaptationVerdict
 from earatlas.population.learning import PopulationSettings
 
 Run = Callable[..., CompletedProcess[str]]
@@ -161,6 +163,11 @@ def test_adapt_refuses(files: Files, run: Run, tmp_path: Path) -> None:
     refused(run("adapt", EXAMPLE_ATLAS, files.day, "-o", out), "must be of many heads")
     refused(run("adapt", files.atlas, files.day, "-o", tmp_path / "x.wav"), "Name it x.atlas")
     assert not out.exists()
+
+
+def test_every_refusal_has_a_remedy() -> None:
+    """The sentence about a refused adaptation ends with what to do, whatever the reason."""
+    assert set(_REMEDIES) == set(AdaptationVerdict) - {AdaptationVerdict.ADAPTED}
 
 
 def test_localize_adapts_to_all_recordings(files: Files, run: Run, tmp_path: Path) -> None:

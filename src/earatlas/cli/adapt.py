@@ -31,6 +31,7 @@ _REMEDIES = {
     AdaptationVerdict.OTHER_HEAD: "Measure this head, or learn a population of such heads.",
     AdaptationVerdict.TOO_FEW: "Record more talkers, one at a time.",
     AdaptationVerdict.ONE_DIRECTION: "Add recordings from other directions.",
+    AdaptationVerdict.TWO_LISTENERS: "Adapt to each listener separately.",
     AdaptationVerdict.MIRRORED_LABELS: "Exchange the channels, or negate the azimuths: positive "
     "ones are to the left.",
     AdaptationVerdict.WRONG_LABELS: "Check which recording has which direction.",
