@@ -372,7 +372,8 @@ def test_another_head_needs_more_evidence_than_the_own_head_reaches(
     assert 0 < nats <= found.gain_nats
     np.testing.assert_allclose(found.other_head_nats, nats, rtol=1e-6)
     assert not heads.fits(sound[0])
-    for share, magnitude, fits in ((0.9, found.magnitude, False), (1.1, 0.3, True)):
+    cases = ((0.9, found.magnitude, False), (1.1, 0.3, False), (2.9, 0.3, False), (3.1, 0.3, True))
+    for share, magnitude, fits in cases:
         limited = replace(heads, own_nats=share * nats)
         assert limited.certain_magnitude(found) == magnitude
         assert limited.fits(sound[0]) is fits

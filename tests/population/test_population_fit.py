@@ -1,7 +1,9 @@
 """Fitting, learning and comparison of populations, against loops and invariants."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +21,11 @@ from earatlas.population.adaptation_report import (
     adapt_to_recordings,
 )
 from earatlas.population.chart_regression import ChartRegression, SharedCharts
-from earatlas.population.membership import HeadProblem, check_membership
+from earatlas.population.membership import (
+    HeadProblem,
+    MembershipSettings,
+    check_membership,
+)
 from earatlas.population.population import Population, fit_population
 from earatlas.ppam.calibration import Calibration
 from earatlas.ppam.cue_bands import CueBands
@@ -144,6 +150,30 @@ def test_other_kinds_of_heads_are_reported() -> None:
     members = check_membership(population.model(), layout, [*heads, deaf, symmetric_head(grid)])
     problems = [member.problem for member in members]
     assert problems == [None] * 5 + [HeadProblem.OTHER_KIND, HeadProblem.MIRRORED]
+
+
+def test_a_symmetric_head_among_people_is_reported(data: Path) -> None:
+    """A KU100 among people is left out; among other symmetric heads it belongs."""
+    layout = CueLayout()
+    with warnings.catch_warnings():  # the names of its authors are not UTF-8
+        warnings.simplefilter("ignore", ea.EaratlasWarning)
+        ku100 = ea.read_sofa(data / "heads" / "ku100.sofa")
+    people = [
+        ea.read_sofa(data / "people" / f"cipic_{name}.sofa") for name in ("153", "154", "156")
+    ]
+    heads = [head.subset(np.abs(head.directions[:, 1]) < 12) for head in (*people, ku100)]
+    charts, bands = SharedCharts.covering(heads[0].directions, 22.5), CueBands.of(layout)
+    population = fit_population(
+        charts, bands, [r for one in heads for r in learning._regressions(charts, one, layout)],
+        coordinates=4, shared=0.3, unexplained_share=0.2, equalization=np.zeros((len(bands), 0)),
+    )  # fmt: skip
+    expected = population.model()
+    members = check_membership(expected, layout, heads)
+    assert [member.problem for member in members] == [None] * 3 + [HeadProblem.SYMMETRIC]
+    members = check_membership(expected, layout, [heads[0], *[heads[3]] * 3])
+    assert [member.problem for member in members[1:]] == [None] * 3
+    loose = MembershipSettings(min_asymmetry_db=10.0)
+    assert check_membership(expected, layout, heads, loose)[3].problem is None
 
 
 def test_calibration_is_made_with_heads_that_were_left_out(

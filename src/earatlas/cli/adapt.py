@@ -26,11 +26,14 @@ __all__ = ["adapt_command", "app"]
 app = command_app()
 
 _REMEDIES = {
-    AdaptationVerdict.NO_GAIN: "Use the atlas as it is, or add recordings. "
-    "A dummy head is not a person: use an atlas of its model.",
+    AdaptationVerdict.NO_GAIN: "Use the atlas as it is, or add recordings.",
     AdaptationVerdict.OTHER_HEAD: "Measure this head, or learn a population of such heads.",
     AdaptationVerdict.TOO_FEW: "Record more talkers, one at a time.",
     AdaptationVerdict.ONE_DIRECTION: "Add recordings from other directions.",
+    AdaptationVerdict.SMALL_GAIN: "Add recordings, or directions of some of them (--labels). "
+    "A dummy head is not a person: use an atlas of its model.",
+    AdaptationVerdict.WORSE_FIT: "Check that all recordings have the same listener. "
+    "A dummy head is not a person: use an atlas of its model.",
     AdaptationVerdict.TWO_LISTENERS: "Adapt to each listener separately.",
     AdaptationVerdict.MIRRORED_LABELS: "Exchange the channels, or negate the azimuths: positive "
     "ones are to the left.",

@@ -89,6 +89,7 @@ class MismatchSettings:
     held_out_quantile: float = 0.9  # of the evidence of other heads for held-out directions
     held_out_sounds: int = 60  # that are compared when a head is learned
     held_out_charts: int = 16  # most probable charts whose evidence is summed then; saves time
+    fit_share: float = 1 / 3  # of the held-out evidence, above which a compared head does not fit
     min_person: float = 0.6  # smallest α of another person
     person_nats: float = 3.0  # by which the larger ones are preferred if it is known to be one
 
@@ -195,9 +196,14 @@ class DeviatingHeads:
         return float(evidence[other].max() - evidence[~other].max())
 
     def fits(self, effective: CueStatistics) -> bool:
-        """Whether one sound (D,) without noise and reverberation may be that of this head."""
-        population = isinstance(self.model, ListenerPPAM)
-        limit = self.settings.clean_nats if population else self.own_nats
+        """Whether one sound (D,) without noise and reverberation may be that of this head.
+
+        A doubt must not accuse the own head, and nine of ten held-out sounds stay below its limit.
+        Which of several heads made a recording is another question: a head that fits although it
+        is a different one is as wrong as a head that does not fit itself, so the limit is lower.
+        """
+        settings, population = self.settings, isinstance(self.model, ListenerPPAM)
+        limit = settings.clean_nats if population else settings.fit_share * self.own_nats
         return self.other_head_nats(effective) <= limit
 
     def prepare(self) -> None:

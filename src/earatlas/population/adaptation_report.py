@@ -47,6 +47,8 @@ class AdaptationVerdict(StrEnum):
     OTHER_HEAD = "the recordings fit no head of this population, or have several sources at once"
     TOO_FEW = "too few recordings with sound of one source"
     ONE_DIRECTION = "all recordings come from one direction"
+    SMALL_GAIN = "the recordings gain less than those of a head of this population would"
+    WORSE_FIT = "the recordings deviate more from the adapted listener than from an unknown one"
     TWO_LISTENERS = "the first and the second half of the recordings have different listeners"
     MIRRORED_LABELS = "the labels fit better with left and right exchanged"
     WRONG_LABELS = "the labels do not fit the recordings"
@@ -58,9 +60,13 @@ class VerdictSettings:
 
     min_recordings: int = 5  # usable ones
     max_residual_ratio: float = 2.0  # median over the recordings; above, it is another head
+    max_residual_growth: float = 1.04  # median of the residual after over that before
+    min_residual_ratio: float = 0.05  # smaller residuals fit in any case
     max_coordinate: float = 1.5  # RMS of w in standard deviations; 1.0 ± 0.1 for a known member
     min_gain_errors: float = 2.0  # gain over its standard error
-    min_gain_per_entropy: float = 1.5  # gain over the entropy of the direction; KU100 up to 1.4
+    min_gain_per_entropy: float = 1.5  # gain over the entropy of the direction, at least
+    full_gain_per_entropy: float = 2.7  # the same with very many recordings
+    half_gain_recordings: float = 9.0  # number of recordings with which half of that is required
     min_onset_gain_per_entropy: float = 0.38  # the same in rooms; KU100 up to 0.36
     min_range_degrees: float = 15.0  # median distance of best directions from their centre
     max_mirrored_gain: float = 1.0  # nats per label by which its mirror image may fit better
@@ -185,7 +191,8 @@ def adapt_to_clues(
 
     if len(clues) < limits.min_recordings:
         return refused(AdaptationVerdict.TOO_FEW, 0.0, np.nan, np.nan)
-    before = _residual_ratio(population.model(), calibration, clues)
+    unadapted = _residual_ratios(population.model(), calibration, clues)
+    before = _median(unadapted)
     problem = _label_problem(clues, limits)
     if problem is None and _range_degrees(clues) < limits.min_range_degrees:
         problem = AdaptationVerdict.ONE_DIRECTION
@@ -197,41 +204,55 @@ def adapt_to_clues(
     for half in (0, 1):
         own, held_out = clues[half::2], clues[1 - half :: 2]
         listener = adapt_listener(population, own, settings=settings)
-        adapted = [clue.log_evidence(listener) for clue in held_out]
-        gains += [
-            after - clue.log_evidence() for clue, after in zip(held_out, adapted, strict=True)
-        ]
+        gains += [clue.log_evidence(listener) - clue.log_evidence() for clue in held_out]
     gain, standard_error = float(np.mean(gains)), float(np.std(gains) / np.sqrt(len(gains)))
     listener = adapt_listener(population, clues, settings=settings)
-    after = _residual_ratio(population.model(listener), calibration, clues)
+    adapted = _residual_ratios(population.model(listener), calibration, clues)
+    # Without the floor, a residual of nearly 0, of a simulated head, could grow by any factor.
+    growth = _median(adapted / np.maximum(unadapted, limits.min_residual_ratio))
+    after = _median(adapted)
     coordinates = listener.mean / np.sqrt(population.shares)
     outside = float(np.sqrt(np.mean(coordinates**2))) > limits.max_coordinate
     if outside or after > limits.max_residual_ratio:
         return refused(AdaptationVerdict.OTHER_HEAD, gain, before, after)
-    required = float(np.mean([_required_gain(clue, limits) for clue in clues]))
-    if gain <= max(limits.min_gain_errors * standard_error, required):
+    if gain <= limits.min_gain_errors * standard_error:
         return refused(AdaptationVerdict.NO_GAIN, gain, before, after)
+    if growth > limits.max_residual_growth:
+        return refused(AdaptationVerdict.WORSE_FIT, gain, before, after)
+    anechoic = len(clues) - reverberant
+    if gain <= np.mean([_required_gain(clue, anechoic, limits) for clue in clues]):
+        return refused(AdaptationVerdict.SMALL_GAIN, gain, before, after)
     verdict = AdaptationVerdict.ADAPTED
     return Adaptation(verdict, listener, len(clues), gain, before, after, reverberant)
 
 
-def _required_gain(clue: ListenerClue, limits: VerdictSettings) -> float:
-    """Return the gain in nats that a recording requires for how uncertain its direction is."""
-    anechoic = clue.cues is not None
-    ratio = limits.min_gain_per_entropy if anechoic else limits.min_onset_gain_per_entropy
-    return ratio * clue.entropy
+def _required_gain(clue: ListenerClue, anechoic: int, limits: VerdictSettings) -> float:
+    """Return the gain in nats that a recording requires for how uncertain its direction is.
+
+    The more anechoic recordings there are, the better is a member of the population known, and the
+    better are its recordings explained; those of another kind of head gain less.
+    """
+    if clue.cues is None:
+        return limits.min_onset_gain_per_entropy * clue.entropy
+    share = anechoic / (anechoic + limits.half_gain_recordings)
+    return max(limits.min_gain_per_entropy, limits.full_gain_per_entropy * share) * clue.entropy
 
 
-def _residual_ratio(
+def _residual_ratios(
     model: ListenerPPAM, calibration: Calibration, clues: Sequence[ListenerClue]
-) -> float:
-    """Return the median residual ratio of anechoic recordings; NaN if there are none."""
+) -> Array:
+    """Return the residual ratio of each anechoic recording (N,)."""
     sounds = [clue.cues for clue in clues if clue.cues is not None]
     if not sounds:
-        return float("nan")
+        return np.zeros(0)
     stacked = CueStatistics.stack(sounds)
     residuals = model.normalized_residuals(stacked, model.posteriors(stacked).best())
-    return float(np.median(residuals) / calibration.max_residual)
+    return np.asarray(residuals / calibration.max_residual, dtype=np.float64)
+
+
+def _median(values: Array) -> float:
+    """Return the median; NaN if there are no values."""
+    return float(np.median(values)) if len(values) else float("nan")
 
 
 def _label_problem(

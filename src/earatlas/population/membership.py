@@ -6,7 +6,10 @@ its distance from the expected head and what is wrong with it.
     distance = RMS over directions and cues of (y - E[y | x]) / s_d     s_d: deviation between heads
 
 The distance is computed for the head as it is and after each correction (ears swapped, azimuths
-negated, turned by 180°): a head that is much closer after one of them has that error.
+negated, turned by 180°): a head that is much closer after one of them has that error. A dummy head
+may be as close to people as they are to each other, but it is far more symmetric:
+
+    asymmetry = RMS over directions and low frequencies of ILD(x) + ILD(mirror image of x)
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from earatlas.geometry.angles import wrap_degrees
 from earatlas.geometry.spaces import Sphere
 from earatlas.hrtf.head import Head, ImpulseResponses
 from earatlas.ppam.model import PPAM
-from earatlas.types import Array
+from earatlas.types import Array, Mask
 
 __all__ = ["HeadProblem", "Membership", "MembershipSettings", "check_membership"]
 
@@ -37,6 +40,7 @@ class HeadProblem(StrEnum):
     EQUALIZED = (
         "it is equalized (directional transfer functions): the ears' common response is gone"
     )
+    SYMMETRIC = "it is far more symmetric than the other heads, as a dummy head among people is"
     OTHER_KIND = "it differs from the other heads by more than they differ from each other"
 
 
@@ -49,6 +53,9 @@ class MembershipSettings:
     far_ratio: float = 2.5  # distance over the median of all heads; people reach 1.6
     equalized_db: float = 0.4  # deviation of the diffuse-field level; DTFs 0.1, KU100 1, people 3
     mirrored_db: float = 0.05  # RMS of ILD(x) + ILD(mirror image of x)
+    asymmetry_hz: float = 2000.0  # largest frequency of the asymmetry
+    asymmetry_ratio: float = 0.4  # asymmetry over the median of all heads; KU100 0.22, people 0.68
+    min_asymmetry_db: float = 1.5  # median of all heads; set-ups of one dummy head may have less
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,8 @@ def check_membership(
     settings = settings or MembershipSettings()
     measures = [_Measures.of(expected, layout, head, settings) for head in heads]
     typical = float(np.median([m.distance for m in measures]))
+    measured = [m.asymmetry_db for m in measures if np.isfinite(m.asymmetry_db)]
+    asymmetry_db = float(np.median(measured)) if measured else 0.0
 
     def problem(m: _Measures) -> HeadProblem | None:
         if m.mirror_level_db < settings.mirrored_db:
@@ -79,6 +88,9 @@ def check_membership(
             return HeadProblem.EARS_SWAPPED if swapped else HeadProblem.FACES_BACK
         if m.distance > settings.far_ratio * typical:
             return HeadProblem.OTHER_KIND
+        symmetric = m.asymmetry_db < settings.asymmetry_ratio * asymmetry_db
+        if symmetric and asymmetry_db >= settings.min_asymmetry_db:
+            return HeadProblem.SYMMETRIC
         if m.diffuse_level_db < settings.equalized_db:
             return HeadProblem.EQUALIZED
         return None
@@ -98,6 +110,7 @@ class _Measures:
     turned: float  # with directions turned by 180°
     diffuse_level_db: float  # standard deviation over frequency of the diffuse-field level
     mirror_level_db: float  # RMS of ILD(x) + ILD(mirror image of x); inf without such pairs
+    asymmetry_db: float  # the same at low frequencies
 
     @classmethod
     def of(
@@ -113,16 +126,24 @@ class _Measures:
         def distance(values: Array, at: Array) -> float:
             return float(np.sqrt(((values - at) ** 2 / variances).mean()))
 
-        level = cues[:, layout.cue_kinds == "ild"]
         image = Sphere().nearest(x, x * (-1.0, 1.0))
         paired = Sphere().distance(x[image], x * (-1.0, 1.0)) < 1.0
-        mirror = np.sqrt(((level + level[image])[paired] ** 2).mean()) if paired.any() else np.inf
+        level = layout.cue_kinds == "ild"
+        low = level & (
+            layout.cue_frequencies * (layout.rate / layout.window) < settings.asymmetry_hz
+        )
+
+        def asymmetry(chosen: Mask) -> float:
+            sums = (cues + cues[image])[np.ix_(paired, chosen)]
+            return float(np.sqrt((sums**2).mean())) if sums.size else np.inf
+
         return cls(
             distance(y, means),
             distance(y * signs, means),
             distance(y, expected.forward_map(turned)),
             _diffuse_level_db(head),
-            float(mirror),
+            asymmetry(level),
+            asymmetry(low),
         )
 
 
