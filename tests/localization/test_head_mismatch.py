@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from learned_heads import LearnedHeads
 
 import earatlas as ea
 from earatlas.features.layout import CueLayout
@@ -13,6 +14,7 @@ from earatlas.features.reverberation import ReverberationEstimate, Reverberation
 from earatlas.features.statistics import CueStatistics, LevelStatistics
 from earatlas.geometry.angles import apply_front_prior
 from earatlas.geometry.spaces import Sphere
+from earatlas.hrtf.head import ImpulseResponses
 from earatlas.localization.diagnostics import DoubtKind, HeadFit
 from earatlas.localization.head_mismatch import (
     DeviatingHeads,
@@ -225,9 +227,58 @@ def test_sources_share_the_magnitude(deviations: HeadDeviations) -> None:
         np.testing.assert_allclose(one.weights, expected.weights, atol=1e-12)
 
 
-def test_deviations_need_the_same_cues(deviations: HeadDeviations) -> None:
-    """Another layout of the cues, another space, or a model with its own deviations: none."""
+def test_other_head_in_the_horizontal_plane(learned_heads: LearnedHeads) -> None:
+    """Another head than the one on a circle is doubted, has wide radii, and is not a room."""
+    azimuths = np.arange(-180.0, 180.0, 10.0)
+    atlas = learned_heads.learn(ea.simulated_head(np.stack([azimuths, 0 * azimuths], axis=1)))
+    assert atlas.space == ea.Circle()
+    doubted = {False: 0, True: 0}
+    for direction in ([[35.0, 0.0]], [[-65.0, 0.0]]):
+        head = ea.simulated_head(direction)
+        responses = head.responses()
+        slower = ImpulseResponses(responses.samples, round(responses.rate / 1.15))
+        for larger in (False, True):
+            hearing = ea.Head("larger", head.directions, slower) if larger else head
+            scene = ea.render_scene(hearing, [ea.synthetic_speech(3.0, seed=3)], direction)
+            found = atlas.localize(scene.mixture)
+            kinds = {doubt.word for doubt in found.doubts}
+            assert DoubtKind.REVERBERANT not in kinds
+            assert (found.radius_90 > 30) == larger
+            doubted[larger] += DoubtKind.HEAD_MISMATCH in kinds
+    assert doubted[True] > doubted[False] == 0
+
+
+def test_undecided_evidence_keeps_half_of_the_own_posterior(deviations: HeadDeviations) -> None:
+    """If held-out directions of the head reach the evidence of another head, both may be right."""
     atlas = ea.example_atlas()
+    scene = ea.render_scene(
+        ea.simulated_head([[40.0, 10.0]]), [ea.synthetic_speech(2.0)], [[40.0, 10.0]]
+    )
+    settings = atlas.reverberant_localizer.direct_sound.onset_settings  # type: ignore[union-attr]
+    onsets = detect_onsets(scene.mixture.samples, settings)
+    cues = atlas.model.forward_map(np.array([[-70.0, 0.0]]))[0]
+    shift = deviations.bands.expand(deviations.loadings[0] @ np.array([1.5, -1.0, 1.0]))
+    sound = effective(atlas, cues + np.sqrt(2) * shift)[0]
+    own = atlas.model.posterior(effective(atlas, cues)[0])
+    mismatch = mismatch_of(atlas, deviations)
+    decided = mismatch.posterior(own, sound, onsets)
+    undecided = replace(mismatch, heads=replace(mismatch.heads, own_nats=1e6))
+    found = undecided.posterior(own, sound, onsets)
+    assert decided is not None
+    assert found is not None
+    assert decided.magnitude >= 0.6
+    assert found.magnitude == 0.3
+    near = [np.mean(ea.great_circle_error(p.sample(2000), [-70, 0]) < 3) for p in
+            (own, decided.posterior, found.posterior)]  # fmt: skip
+    assert near[2] == pytest.approx((near[0] + near[1]) / 2, abs=0.05)
+    assert near[0] - near[1] > 0.2
+
+
+def test_deviations_need_the_same_cues(deviations: HeadDeviations) -> None:
+    """Another layout of the cues, pixels, or a model with its own deviations: none."""
+    atlas = ea.example_atlas()
+    for space, known in ((ea.Cylinder(), True), (ea.Plane.image(640, 480), False)):
+        assert deviations.apply_to(replace(atlas.model, space=space), atlas.layout) == known
     assert deviations.apply_to(atlas.model, atlas.layout)
     assert not deviations.apply_to(atlas.model, CueLayout(ild_band_hz=(0.0, 4000.0)))
     assert not deviations.apply_to(deviations.deviating(atlas.model, 0.3), atlas.layout)

@@ -90,6 +90,7 @@ class MismatchSettings:
     held_out_sounds: int = 60  # that are compared when a head is learned
     held_out_charts: int = 16  # most probable charts whose evidence is summed then; saves time
     fit_share: float = 1 / 3  # of the held-out evidence, above which a compared head does not fit
+    undecided_own_weight: float = 0.5  # of the own posterior, if the own head reaches the evidence
     min_person: float = 0.6  # smallest α of another person
     person_nats: float = 3.0  # by which the larger ones are preferred if it is known to be one
 
@@ -172,11 +173,14 @@ class DeviatingHeads:
         magnitude, other_head = self.settings.magnitudes[best], self._other_head_nats(evidence)
         return MagnitudeEstimate(magnitude, gain, other_head, found[best])
 
+    def is_certain(self, found: MagnitudeEstimate) -> bool:
+        """Whether α is not that of another head, or the own one does not reach its evidence."""
+        same = found.magnitude <= self.settings.max_same_unit
+        return same or found.other_head_nats > self.own_nats
+
     def certain_magnitude(self, found: MagnitudeEstimate) -> float:
         """Return α, but not that of another head if the own one reaches as much evidence of it."""
-        if found.other_head_nats > self.own_nats:
-            return found.magnitude
-        return min(found.magnitude, self.settings.max_same_unit)
+        return found.magnitude if self.is_certain(found) else self.settings.max_same_unit
 
     def other_head_nats(self, effective: CueStatistics) -> float:
         """Return the log-evidence of another head relative to this one, for one sound (D,).
@@ -328,6 +332,8 @@ class HeadMismatch:
             posterior = posterior_mixture(own, other, 1 - other_weight)
         else:
             posterior = apply_front_prior(self.mixture(magnitude, cues, likelihood))
+            if not self.heads.is_certain(found):
+                posterior = posterior_mixture(own, posterior, self.settings.undecided_own_weight)
         nats = float(likelihood.features[0])
         certain = self.heads.certain_magnitude(found) if decided else math.nan
         return MismatchedPosterior(posterior, certain, nats)

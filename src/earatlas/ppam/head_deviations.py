@@ -23,7 +23,6 @@ from earatlas.container import ATLAS_VERSION, read_container
 from earatlas.features.layout import CueLayout
 from earatlas.geometry.angles import to_vectors
 from earatlas.geometry.neighbours import nearest_neighbours
-from earatlas.geometry.spaces import Sphere
 from earatlas.packaged_atlases import PEOPLE_ATLAS
 from earatlas.ppam.cue_bands import CueBands
 from earatlas.ppam.listener_model import ListenerPPAM
@@ -47,9 +46,14 @@ class HeadDeviations:
     residual: Array  # (K, D) ψ
 
     def apply_to(self, model: PPAM, layout: CueLayout) -> bool:
-        """Whether they describe heads with this model: the same cues, directions on the sphere."""
+        """Whether they describe heads with this model: the same cues, azimuths and elevations."""
         known = isinstance(model, ListenerPPAM)  # has deviations of its own
-        return layout == self.layout and isinstance(model.space, Sphere) and not known
+        return (
+            layout == self.layout
+            and model.space.holds_directions
+            and model.space.columns == 2
+            and not known
+        )
 
     def deviating(self, model: PPAM, magnitude: float) -> ListenerPPAM:
         """Return the model of a head that deviates from a measured one by a magnitude α."""
