@@ -89,7 +89,7 @@ def test_equal_matrices_give_an_invertible_result() -> None:
 
 
 def test_second_moments_against_loops() -> None:
-    """Covariances, image powers and orthogonal energies equal loops over bins."""
+    """Covariances, powers of images and filtered signals, and orthogonal energies equal loops."""
     rng = np.random.default_rng(8)
     M, F, T = 2, 3, 5
     X = rng.normal(size=(2, F, T)) + 1j * rng.normal(size=(2, F, T))
@@ -99,6 +99,11 @@ def test_second_moments_against_loops() -> None:
     found, powers = moments.covariances(weights), moments.powers(A)
     unit = A / np.linalg.norm(A, axis=1, keepdims=True)
     orthogonal = moments.orthogonal_fraction(unit)
+    H = rng.normal(size=(F, 2, 2)) + 1j * rng.normal(size=(F, 2, 2))
+    filtered = moments.filtered_powers(H)
+    for f in range(F):
+        expected = (np.abs(H[f] @ X[:, f]) ** 2).sum(axis=0)
+        np.testing.assert_allclose(filtered[f], expected, rtol=1e-9)
     for m in range(M):
         for f in range(F):
             expected = sum(

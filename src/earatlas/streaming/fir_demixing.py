@@ -22,6 +22,9 @@ Samples beyond the look-ahead are thereby predicted from the others, which works
 from white. J is a least-squares problem whose products are FFTs, so that a few steps of conjugate
 gradients are cheap.
 
+With enough delay and sound, steering vectors are estimated once more in twice as long windows, from
+the powers of the separated signals, as those of recordings.
+
     N     length of the FFT in which H was estimated
     A     (F, 2, 2) steering vectors (relative transfer functions)
     h     (n_future + n_past, 2, 2) taps
@@ -71,6 +74,10 @@ class FirSettings:
     side_seconds: float  # largest length of the filters on either side of the centre
     fade_fraction: float  # part of either side that is faded
     fit_steps: int  # conjugate-gradient steps of `fit_taps_parts`
+    refined_frames_per_window: int = 4  # frames that are kept of still longer windows
+    refined_seconds: float = 12.0  # time for which they are kept
+    min_refined_frames: int = 20  # number from which on they are used
+    refined_iterations: int = 3
     mask_updates: int = 14  # updates that begin with masks: about 5 s
     fit_step_cost: float = 20.0  # of a conjugate-gradient step, in bins per frequency
 
@@ -110,8 +117,12 @@ class FirDemixer:
         settings: SteeringSettings,
         *,
         reverberant: bool,
+        refined_hops: int = 0,
     ) -> None:
-        """Prepare for a stream with a filterbank and masks at the given frequencies."""
+        """Prepare for a stream with a filterbank and masks at the given frequencies.
+
+        Filters are refined in windows of `refined_hops`, if there are any.
+        """
         long_filterbank = replace(
             filterbank, window_hops=window_hops, synthesis_hops=window_hops, delay_hops=0
         )
@@ -129,7 +140,25 @@ class FirDemixer:
         window, look_ahead = long_filterbank.window, filterbank.latency_samples - filterbank.hop
         self._n_past = round(min(fir.side_seconds * filterbank.rate, window // 2))
         self._n_future = min(look_ahead, self._n_past)
-        n_taps = self._n_future + self._n_past
+        self._refined_n_past = self._n_past  # taps of refined filters
+        self._refined: OnlineSteeringVectors | None = None
+        if refined_hops:
+            refined_filterbank = replace(
+                long_filterbank, window_hops=refined_hops, synthesis_hops=refined_hops
+            )
+            self._refined_frames = AnalysisFrames(refined_filterbank)
+            # The same averaging in Hz
+            n_bins = fir.demixing.second_smoothing[-1][0] * refined_hops // window_hops | 1
+            sizes = ((n_bins, 1),) * fir.refined_iterations
+            self._refined = OnlineSteeringVectors(
+                refined_filterbank,
+                mask_frequencies_hz,
+                replace(settings, recent_seconds=fir.refined_seconds),
+                replace(fir.demixing, second_smoothing=sizes),
+                stride_hops=refined_hops // fir.refined_frames_per_window,
+            )
+            self._refined_n_past = refined_filterbank.window // 2
+        n_taps = self._n_future + self._refined_n_past
         self._fir = FirFilterBank(filterbank.hop, n_taps, look_ahead - self._n_future)
         # Hops from the centre of a long window to that of a synthesis window that ends with it
         self._lag = (window_hops - filterbank.synthesis_hops) // 2
@@ -145,6 +174,10 @@ class FirDemixer:
         self._fir.append(x)
         if self.steering.advance():
             self.steering.append(self._frames.spectra()[:, 1:])
+        if self._refined is not None:
+            self._refined_frames.append(x)
+            if self._refined.advance():
+                self._refined.append(self._refined_frames.spectra()[:, 1:])
 
     def output(self) -> Array:
         """Return the hop (2, hop) of the first track that the last input completes."""
@@ -154,12 +187,29 @@ class FirDemixer:
         """Forget the steering vectors of pairs with other tracks."""
         self.steering.retain(track_ids)
 
+    def register_motion(self, forgetting: float) -> None:
+        """Void the filters of tracks that have moved, and frames before the motion."""
+        self.retain([])
+        for steering in (self.steering, self._refined):
+            if steering is not None:
+                steering.register_motion(forgetting)
+
+    def begin_refinement(
+        self, track_ids: Sequence[int], forgetting: float
+    ) -> SteeringUpdate | None:
+        """Return what the refinement of an update depends on; None without enough frames."""
+        if self._refined is None:
+            return None
+        update = self._refined.begin_update(track_ids, forgetting)
+        return update if update.n_valid >= self._settings.min_refined_frames else None
+
     def estimate_parts(
         self,
         update: SteeringUpdate,
         shorter: SteeringUpdate | None,
         A: Complex | None,
         expected: ExpectedCues | None = None,
+        refinement: SteeringUpdate | None = None,
     ) -> Parts[FirEstimate]:
         """Estimate the filters of two tracks in parts.
 
@@ -175,15 +225,20 @@ class FirDemixer:
         if steering.vectors is None:
             return FirEstimate(steering, None)
         yield update.n_bins
-        H = _demixing_filters(steering)
-        settings = self._settings
-        taps = truncated_taps(H, self._n_future, self._n_past, settings.fade_fraction)
+        H, n_past, settings = _demixing_filters(steering), self._n_past, self._settings
+        if refinement is not None:
+            A = yield from refinement.refine_parts(_longer_filters(H, refinement.frequencies_hz))
+            yield refinement.n_bins
+            refined = replace(steering, vectors=A, ear_levels=refinement.ear_levels)
+            H, n_past, update = _demixing_filters(refined), self._refined_n_past, refinement
+        taps = truncated_taps(H, self._n_future, n_past, settings.fade_fraction)
         if settings.fit_steps:
             Phi, cost = update.covariances(), settings.fit_step_cost
             taps = yield from fit_taps_parts(
                 H, Phi, taps, self._n_future, settings.fit_steps, step_cost=cost
             )
-        return FirEstimate(steering, taps)
+        padding = np.zeros((self._refined_n_past - n_past, 2, 2))
+        return FirEstimate(steering, np.concatenate([taps, padding]))
 
     def apply(self, estimate: FirEstimate) -> None:
         """Use the result of an update for the next hops."""
@@ -224,6 +279,15 @@ def _demixing_filters(steering: SteeringEstimate) -> Complex:
     W = inverse(A)
     H = A[:, :, :1] * W[:, :1, :] * ear_levels[:, :, None] / ear_levels[:, None, :]
     return np.concatenate([0.5 * np.eye(2, dtype=np.complex128)[None], H])
+
+
+def _longer_filters(H: Complex, frequencies_hz: Array) -> Complex:
+    """Return the same filters (F + 1, 2, 2) at more frequencies (F',), without 0 Hz."""
+    h = scipy.fft.irfft(H, axis=0)
+    half, n = len(h) // 2, 2 * len(frequencies_hz)
+    longer = np.zeros((n, 2, 2))
+    longer[:half], longer[n - half :] = h[:half], h[half:]
+    return np.asarray(scipy.fft.rfft(longer, axis=0)[1:])
 
 
 def _nearest(values: Array | Indices, targets: Array | Indices) -> Indices:

@@ -52,7 +52,7 @@ _REVERBERANT = DemixingSettings(
 )
 _ANECHOIC_STRIDE_SECONDS = 0.032  # time between the frames that are kept, anechoic
 # Powers of more than two tracks, in a single frame
-_POWERS = UnderdeterminedSettings(power_neighbourhood=(3, 1), power_iterations=5)
+_POWERS = UnderdeterminedSettings(power_neighbourhood=(3, 1))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

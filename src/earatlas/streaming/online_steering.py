@@ -39,7 +39,9 @@ from earatlas.separation.demixing.determined import (
     SecondMoments,
     estimate_pair,
     iterative_projection,
+    regularize_collinear,
     smooth_powers,
+    steering_vectors_from_covariances,
 )
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues, count_bands
 from earatlas.separation.demixing.underdetermined import (
@@ -172,8 +174,7 @@ class SteeringUpdate:
         sizes = self.demixing.second_smoothing
         state = self.known or _PairState.unknown(self.ear_levels)
         state = state.rescaled(self.ear_levels)
-        prior_frames = settings.diffuse_prior_frames * settings.min_frames / T
-        prior = prior_frames * np.eye(2, dtype=np.complex128)
+        prior = self._diffuse_prior(T)
         # Other tracks may have been rendered since the last update of this pair.
         decay = (1 - self.forgetting) * np.exp(-self.idle_seconds / settings.past_seconds)
         past, permuted = decay * state.past, state.permuted
@@ -206,6 +207,31 @@ class SteeringUpdate:
         # A moving pair restarts, and is counted again once it is static.
         n_updates = 0 if self.restarts else state.n_updates + (self.forgetting == 0)
         return _PairState(A, past, self.ear_levels, permuted, n_updates, self.hop)
+
+    def refine_parts(self, H: Complex) -> Parts[Complex]:
+        """Estimate the steering vectors (F, 2, 2) of a pair from filters of shorter windows.
+
+        The filters H (F, 2, 2), for spectra at their original levels, return the image of the first
+        source. The estimate begins with the powers of this image and of the remainder, as that of a
+        recording in long windows (`earatlas.separation.demixing.rendering`).
+        """
+        yield self.n_bins
+        T, sizes = self.n_valid, self.demixing.second_smoothing
+        moments, ear_levels = self.moments(T), self.ear_levels.T
+        H = H * ear_levels[:, None, :] / ear_levels[:, :, None]
+        v = np.stack([moments.filtered_powers(each) for each in (H, np.eye(2) - H)])
+        yield self.n_bins
+        smooth = smooth_powers(v, sizes[0], moments.floor, self.n_masked)
+        prior = self._diffuse_prior(T)
+        V = (moments.covariances(1 / smooth) + prior) / T
+        A = regularize_collinear(steering_vectors_from_covariances(V))
+        return (yield from iterative_projection(moments, A, sizes, self.n_masked, prior))
+
+    def _diffuse_prior(self, T: int) -> Complex:
+        """Return the covariance (2, 2) of the diffuse sound that counts as observed."""
+        settings = self.settings
+        frames = settings.diffuse_prior_frames * settings.min_frames / T
+        return frames * np.eye(2, dtype=np.complex128)
 
     @property
     def _alignment_cost(self) -> float:

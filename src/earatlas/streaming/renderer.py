@@ -53,6 +53,7 @@ class LatencyProfile:
     synthesis_hops: int  # synthesis window: the latency
     reverberant_fir_hops: int  # window from which long filters are estimated, reverberant
     anechoic_fir_hops: int  # the same for anechoic sound
+    refined_fir_hops: int = 0  # longer windows in which they are refined, reverberant; 0: none
     delay_hops: int = 0  # further latency, in which masks and filters follow later sound, too
     steering: SteeringSettings = field(default_factory=SteeringSettings)
     update_bins: int = 800_000  # bins of an update that a hop may process: about 15 ms of CPU time
@@ -84,13 +85,19 @@ class LatencyProfile:
         """Return a new FIR demixer for masks at the given frequencies."""
         hops = self.reverberant_fir_hops if reverberant else self.anechoic_fir_hops
         return FirDemixer(
-            filterbank, mask_frequencies_hz, hops, self.steering, reverberant=reverberant
+            filterbank,
+            mask_frequencies_hz,
+            hops,
+            self.steering,
+            reverberant=reverberant,
+            refined_hops=self.refined_fir_hops if reverberant else 0,
         )
 
 
 DEFAULT_LATENCY = LatencyProfile(0.016, 7, 16, 7, 32, 8)  # 112 ms
 _LOW_LATENCY = LatencyProfile(0.008, 8, 32, 3, 48, 16)  # 24 ms
 _MAX_DELAY_SECONDS = 2.0  # longer delays are those of recordings
+_REFINED_DELAY_SECONDS, _REFINED_FIR_HOPS = 0.5, 64  # delay from which filters are refined
 
 
 def latency_profile(delay_seconds: float) -> LatencyProfile:
@@ -104,7 +111,8 @@ def latency_profile(delay_seconds: float) -> LatencyProfile:
         )
     profile = DEFAULT_LATENCY if seconds >= DEFAULT_LATENCY.latency_seconds else _LOW_LATENCY
     delay_hops = int((seconds - profile.latency_seconds) / profile.hop_seconds)
-    return replace(profile, delay_hops=delay_hops)
+    refined_hops = _REFINED_FIR_HOPS if seconds >= _REFINED_DELAY_SECONDS else 0
+    return replace(profile, delay_hops=delay_hops, refined_fir_hops=refined_hops)
 
 
 @dataclass(eq=False, slots=True)
@@ -340,15 +348,15 @@ class StreamRenderer:
         demixer, fir_demixer = windows.demixer, windows.fir_demixer
         # Filters of another pair, which was rendered before this one, do not count.
         is_current = self._fir_is_current and tuple(tracks.values()) == self._fir_rows
-        stft_update = fir_update = None
+        stft_update = fir_update = refinement = None
         if masks is not None or not is_current or self._prepared is not None:
             stft_update = demixer.steering.begin_update(ids, forgetting)
         if len(ids) == 2 and not self._rows_change(tracks):
             if forgetting > self._latency.steering.static_forgetting:
-                fir_demixer.retain([])
-                fir_demixer.steering.register_motion(forgetting)
+                fir_demixer.register_motion(forgetting)
             else:
                 fir_update = fir_demixer.steering.begin_update(ids, forgetting)
+                refinement = fir_demixer.begin_refinement(ids, forgetting)
         known = demixer.steering.vectors
 
         def parts() -> Parts[RenderEstimate]:
@@ -359,7 +367,9 @@ class StreamRenderer:
                 vectors = demixing.steering.vectors
             if fir_update is not None and vectors is not None:
                 shorter = stft_update if masks is not None else None
-                fir = yield from fir_demixer.estimate_parts(fir_update, shorter, vectors, expected)
+                fir = yield from fir_demixer.estimate_parts(
+                    fir_update, shorter, vectors, expected, refinement
+                )
             return RenderEstimate(tracks, demixing, fir)
 
         return parts()

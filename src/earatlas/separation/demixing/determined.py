@@ -155,6 +155,11 @@ class SecondMoments:
         W = inverse(A.astype(np.complex128))
         return self._projected_powers(W, squared_magnitude(A).sum(axis=1))
 
+    def filtered_powers(self, H: Complex) -> Array:
+        """Return the powers (F, T) of the signals of both ears behind filters H (F, 2, 2)."""
+        powers: Array = self._projected_powers(H, np.ones(H.shape[:2])).sum(axis=0)
+        return powers
+
     def power_fractions(self, A: Complex) -> Array:
         """Return the fraction (2, F, T) of each source image in the sum of their powers."""
         v = self.powers(A)
