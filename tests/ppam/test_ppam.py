@@ -218,7 +218,7 @@ def test_decreasing_likelihood_is_not_convergence(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         EM, "e_step", lambda _, model: replace(e_step(model), log_likelihood=next(decreasing))
     )
-    model = em.run(em.initialize(2, np.random.default_rng(0)), 6)
+    model, _ = em.run(em.initialize(2, np.random.default_rng(0)), 6)
     assert not model.converged
     assert len(model.log_likelihoods) == 7
 
@@ -272,9 +272,32 @@ def test_refit_is_one_em_iteration(constrained: bool) -> None:
         np.testing.assert_allclose(getattr(refit, name), expected[name], rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(refit.noise, np.diag(expected["residual"]), rtol=1e-9)
     np.testing.assert_allclose(refit.gammas, expected["gammas"], rtol=1e-4)  # Γ has a floor
-    spread = model.refit(x, y, settings=replace(settings, spread_prior=3.0)).spread
-    assert spread.shape == (K, D)
-    assert spread.min() < 0.9 < 1.1 < spread.max()
+    prior = 3.0
+    spread = model.refit(
+        x, y, constrained=constrained, settings=replace(settings, spread_prior=prior)
+    ).spread
+    for k in range(K):
+        e = y - (x - expected["centres"][k]) @ expected["A"][k].T - expected["b"][k]
+        ratio = (r[:, k, None] * e**2).sum(axis=0) / refit.noise
+        np.testing.assert_allclose(spread[k], (prior + ratio) / (prior + r[:, k].sum()), rtol=1e-8)
+
+
+def test_refits_leave_out_their_folds() -> None:
+    """One E-step for all folds gives the same models as a refit to the other rows of each."""
+    x = Sphere().grid(12.0)
+    y = smooth_cues(Sphere(), x, 0.5)
+    model = PPAM.fit(Sphere(), x, y, components=12, latent=2, seed=0)
+    order = np.random.default_rng(1).permutation(len(x))
+    folds = [order[:20], order[20:60], order[60:61]]
+    refits = list(model.refits(x, y, folds))
+    assert len(refits) == len(folds)
+    for fold, refit in zip(folds, refits, strict=True):
+        alone = model.refit(np.delete(x, fold, axis=0), np.delete(y, fold, axis=0))
+        for name in ("centres", "weights", "gammas", "A", "b", "noise", "latent", "spread"):
+            np.testing.assert_allclose(
+                getattr(refit, name), getattr(alone, name), rtol=1e-7, atol=1e-9, err_msg=name
+            )
+        assert np.abs(refit.b - model.b).max() > 1e-3
 
 
 def test_refit_forgets_held_out_data() -> None:

@@ -44,13 +44,7 @@ class CrossValidation:
         order = cls.fold_order(len(x), seed)
         n_folds = min(n_folds, len(x))
         folds = [order[i::n_folds] for i in range(n_folds)]
-
-        def refit(fold: Indices) -> PPAM:
-            training = np.delete(x, fold, axis=0), np.delete(y, fold, axis=0)
-            return model.refit(*training, constrained=constrained)
-
-        # Not in parallel: each refit needs 60 MB, and learning simulates scenes at the same time.
-        return cls(order, tuple(map(refit, folds)))
+        return cls(order, tuple(model.refits(x, y, folds, constrained=constrained)))
 
     @staticmethod
     def fold_order(directions: int, seed: int) -> Indices:

@@ -9,6 +9,7 @@ needs (`SufficientStatistics`). The symbols are those of `earatlas.ppam.em`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -92,12 +93,20 @@ def normalize(logs: Array) -> tuple[Array, Array]:
 class ResponsibilityBlock:
     """A block of n rows of the data, with the responsibilities of the relevant components."""
 
+    rows: Indices  # (n,) rows of the data
     components: Indices  # (K',) indices of the relevant components
     y: Array  # (n, D) cues minus their mean
     u: Array  # (L, n, K') chart coordinates
     r: Array  # (n, K') responsibilities
     Fy: Array  # (n, L_w) with F as in `latent_root`
     log_likelihood: float  # tempered, of the block
+
+    def take(self, own: Indices) -> ResponsibilityBlock:
+        """Return some of the rows, without their log-likelihood."""
+        return ResponsibilityBlock(
+            self.rows[own], self.components, self.y[own], self.u[:, own], self.r[own],
+            self.Fy[own], math.nan,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +118,40 @@ class SufficientStatistics:
     cross: Array  # (K, L+1, D) Σ_n r_nk φ_nk y_nᵀ
     projected: Array  # (D, L_w) Σ_n y_n (F y_n)ᵀ, F as in `latent_root`
     log_likelihood: float  # tempered
+    component_squares: Array | None = None  # (K, D) Σ_n r_nk y_nd², if they were requested
+
+    @property
+    def samples(self) -> float:
+        """Number N of rows, because the responsibilities of each sum to 1."""
+        return float(self.counts.sum())
+
+    def __sub__(self, other: SufficientStatistics) -> SufficientStatistics:
+        """Return the statistics without some of the rows."""
+        squares, others = self.component_squares, other.component_squares
+        return SufficientStatistics(
+            self.counts - other.counts,
+            self.grams - other.grams,
+            self.cross - other.cross,
+            self.projected - other.projected,
+            self.log_likelihood - other.log_likelihood,
+            None if squares is None or others is None else squares - others,
+        )
 
     @classmethod
     def of(
-        cls, blocks: Iterable[ResponsibilityBlock], shape: tuple[int, int, int]
+        cls,
+        blocks: Iterable[ResponsibilityBlock],
+        shape: tuple[int, int, int],
+        *,
+        squares: bool = False,
     ) -> SufficientStatistics:
-        """Accumulate the statistics over blocks of the data; the shape is (K, D, L)."""
+        """Accumulate the statistics over blocks of the data; the shape is (K, D, L).
+
+        `squares` adds those of the cues of each component, which takes a sixth of the time more.
+        """
         (K, D, L), log_likelihood = shape, 0.0
         grams, cross = np.zeros((K, L + 1, L + 1)), np.zeros((K, L + 1, D))
+        component_squares = np.zeros((K, D)) if squares else None
         projected = np.zeros((D, 0))
         for block in blocks:
             r, u, components = block.r, block.u, block.components
@@ -136,6 +171,9 @@ class SufficientStatistics:
                     # Σ_n r_nk u_nki u_nkj
                     block_grams[:, i, j] = np.einsum("nk,nk->k", weighted, u[j])
             grams[components] += block_grams
+            if component_squares is not None:
+                component_squares[components] += r.T @ block.y**2
         lower = np.tril_indices(L + 1, -1)
         grams[:, lower[1], lower[0]] = grams[:, lower[0], lower[1]]
-        return cls(grams[:, L, L].copy(), grams, cross, projected, log_likelihood)
+        counts = grams[:, L, L].copy()
+        return cls(counts, grams, cross, projected, log_likelihood, component_squares)

@@ -21,7 +21,7 @@ products of (n × D) with (D × K'(L+1)), and no array over N, K and D at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -40,7 +40,7 @@ from earatlas.ppam.e_step import (
 from earatlas.ppam.parameters import PPAMParameters
 from earatlas.types import Array, Indices
 
-__all__ = ["EM", "EMSettings", "fit", "refit"]
+__all__ = ["EM", "EMSettings", "fit", "refits"]
 
 
 @dataclass(frozen=True)
@@ -82,22 +82,31 @@ class EM:
         given = self.settings.temperature
         return max(1.0, self.y.shape[1] / 25) if given is None else given
 
-    def run(self, model: PPAMParameters, max_iterations: int) -> PPAMParameters:
+    def run(
+        self,
+        model: PPAMParameters,
+        max_iterations: int,
+        statistics: SufficientStatistics | None = None,
+    ) -> tuple[PPAMParameters, SufficientStatistics]:
         """Alternate E- and M-steps until the gain is below the tolerance.
 
-        A decrease beyond rounding errors does not count as convergence.
+        A decrease beyond rounding errors does not count as convergence. Returns the model and the
+        statistics of its E-step, with which a later call can continue.
         """
-        history, converged, same_count = list(model.log_likelihoods), False, False
-        for step in range(max_iterations + 1):
+        history, converged = list(model.log_likelihoods), False
+        if statistics is None:
             statistics = self.e_step(model)
             history.append(statistics.log_likelihood)
-            converged = same_count and self._has_converged(history, model)
-            if converged or step == max_iterations:
-                break
+        for _ in range(max_iterations):
             K = len(model.weights)
             model = self.m_step(model.centres, statistics, (model.noise, model.latent))
-            same_count = len(model.weights) == K  # a dropped component changes the likelihood
-        return replace(model, log_likelihoods=tuple(history), converged=converged)
+            statistics = self.e_step(model)
+            history.append(statistics.log_likelihood)
+            # A dropped component changes the likelihood.
+            converged = len(model.weights) == K and self._has_converged(history, model)
+            if converged:
+                break
+        return replace(model, log_likelihoods=tuple(history), converged=converged), statistics
 
     def _has_converged(self, history: list[float], model: PPAMParameters) -> bool:
         """Return whether the gain of the last iteration is below the tolerance."""
@@ -141,7 +150,7 @@ class EM:
             k = np.unique(own)
             u = np.moveaxis(self.space.charts(centres[k], block.x), -1, 0)
             r = (own[:, None] == k).astype(np.float64)
-            yield ResponsibilityBlock(k, block.y, u, r, np.zeros((len(r), 0)), 0.0)
+            yield ResponsibilityBlock(block.rows, k, block.y, u, r, np.zeros((len(r), 0)), 0.0)
 
     def responsibilities(self, model: PPAMParameters) -> Iterator[ResponsibilityBlock]:
         """Yield blocks of the data with r_nk, F y and the log-likelihood."""
@@ -157,7 +166,7 @@ class EM:
             r, log_sums = normalize(logs)  # r_nk = p(z_n = k | x_n, y_n)
             ySy = len(block.y) * mean_square - (Fy**2).sum()  # Σ_n y_nᵀ S y_n
             log_likelihood = float(log_sums.sum() - 0.5 * beta * ySy)
-            yield ResponsibilityBlock(k, block.y, u, r, Fy, log_likelihood)
+            yield ResponsibilityBlock(block.rows, k, block.y, u, r, Fy, log_likelihood)
 
     def e_step(self, model: PPAMParameters) -> SufficientStatistics:
         """Compute the responsibilities and accumulate the sufficient statistics."""
@@ -172,14 +181,15 @@ class EM:
         """Maximize the expected log-likelihood (eq. 10), in charts around new centres.
 
         `before` holds the noise and the latent map of the previous iteration, which are improved by
-        one EM step of factor analysis; None estimates them from scratch.
+        one EM step of factor analysis; None estimates them from scratch. The spread is 1 if the
+        statistics do not contain the squares of the cues of each component.
         """
         given = self.settings.min_samples
         min_samples = self.space.dims + 2.0 if given is None else given
         keep = statistics.counts >= min(min_samples, statistics.counts.max())
         counts, grams = statistics.counts[keep], statistics.grams[keep]  # r_k = Σ_n r_nk
         cross = statistics.cross[keep]
-        N, L = len(self.x), self.space.dims
+        N, L = statistics.samples, self.space.dims
         # ū_k = Σ_n r_nk u_nk / r_k
         shift = grams[:, :L, L] / counts[:, None]
         # C_k = Σ_n r_nk u_nk u_nkᵀ / r_k - ū_k ū_kᵀ
@@ -208,27 +218,32 @@ class EM:
             gammas = gammas * (weights @ roots / roots)[:, None, None]
             weights = np.full(len(counts), 1 / len(counts))
         # explainedᵀ explained = Σ_n r_nk M_k φ φᵀ M_kᵀ, the part of Σ_n y yᵀ that the maps explain
-        explained = np.concatenate(
-            [b, (along * np.sqrt(inverse)[..., None]).reshape(-1, b.shape[1])]
-        )
-        explained *= np.sqrt(np.concatenate([counts, np.repeat(counts, L)]))[:, None]
-        noise, latent = self.factor_analysis(explained, before, statistics.projected)
-        return PPAMParameters(
-            self.space, new_centres, weights, gammas, A, b, noise, latent, np.ones_like(b)
-        )
+        explained = np.concatenate([b[:, None], along * np.sqrt(inverse)[..., None]], axis=1)
+        explained *= np.sqrt(counts)[:, None, None]  # (K, L+1, D)
+        own, prior = statistics.component_squares, self.settings.spread_prior
+        noise, latent = self.factor_analysis(explained.reshape(-1, b.shape[1]), before, statistics)
+        spread = np.ones_like(b)
+        if own is not None and prior is not None:
+            residual = own[keep] - (explained**2).sum(axis=1)
+            spread = _shrunk_spread(residual, counts, noise, latent, prior)
+        return PPAMParameters(self.space, new_centres, weights, gammas, A, b, noise, latent, spread)
 
     def factor_analysis(
-        self, explained: Array, before: tuple[Array, Array] | None, projected: Array
+        self,
+        explained: Array,
+        before: tuple[Array, Array] | None,
+        statistics: SufficientStatistics,
     ) -> tuple[Array, Array]:
         """Return noise (D,) and latent map (D, L_w) by factor analysis of the residual covariance.
 
         The residual covariance W = (Yᵀ Y - explainedᵀ explained) / N (D, D) is never formed.
         """
-        N = len(self.y)
+        own = statistics.component_squares
+        N, squares = statistics.samples, self.data.squares if own is None else own.sum(axis=0)
         # diag W
-        variance = (self.data.squares - (explained**2).sum(axis=0)) / N
+        variance = (squares - (explained**2).sum(axis=0)) / N
         # Without the floor, a cue that is constant or exactly affine would have infinite weight.
-        floor = 1e-8 * self.data.squares / N + 1e-12 * self.data.squares.mean() / N + 1e-300
+        floor = 1e-8 * squares / N + 1e-12 * squares.mean() / N + 1e-300
         variance = np.maximum(variance, floor)
         if self.L_w == 0:
             return variance, np.zeros((len(variance), 0))
@@ -246,7 +261,7 @@ class EM:
             if before is None:
                 WG = self.residual_product(gain.T, explained)
             else:  # the E-step has accumulated Yᵀ Y Fᵀ, and gainᵀ = Fᵀ G^(-1/2)
-                total = np.linalg.solve(np.linalg.cholesky(inner).T, projected.T).T
+                total = np.linalg.solve(np.linalg.cholesky(inner).T, statistics.projected.T).T
                 WG = (total - explained.T @ (explained @ gain.T)) / N
             # E[w wᵀ] = G⁻¹ + gain W gainᵀ;  B = W gainᵀ E[w wᵀ]⁻¹;  Σ = diag(W - B gain W)
             second = np.linalg.inv(inner) + gain @ WG
@@ -282,20 +297,27 @@ class EM:
         `prior` samples.
         """
         local = replace(model, b=model.b - self.data.offset)
-        squares = np.zeros_like(model.b)
-
-        def with_squares() -> Iterator[ResponsibilityBlock]:
-            for block in self.responsibilities(local):
-                squares[block.components] += block.r.T @ block.y**2
-                yield block
-
-        statistics = SufficientStatistics.of(with_squares(), model.A.shape)
+        blocks = self.responsibilities(local)
+        statistics = SufficientStatistics.of(blocks, model.A.shape, squares=True)
+        assert statistics.component_squares is not None
         M = np.concatenate([local.A.transpose(0, 2, 1), local.b[:, None]], axis=1)  # (K, L+1, D)
         # Σ_n r_nk (y - M_k φ)² = Σ_n r_nk y² + (M_k Σ r φφᵀ - 2 Σ r y φᵀ) M_kᵀ, per cue
-        residual = squares + ((statistics.grams @ M - 2 * statistics.cross) * M).sum(axis=1)
-        # residual over the common variance σ_d² + Σ_l B_dl²
-        ratio = np.maximum(residual, 0.0) / (model.noise + (model.latent**2).sum(axis=1))
-        return replace(model, spread=(prior + ratio) / (prior + statistics.counts[:, None]))
+        explained = ((2 * statistics.cross - statistics.grams @ M) * M).sum(axis=1)
+        residual = statistics.component_squares - explained
+        spread = _shrunk_spread(residual, statistics.counts, model.noise, model.latent, prior)
+        return replace(model, spread=spread)
+
+
+def _shrunk_spread(
+    residual: Array, counts: Array, noise: Array, latent: Array, prior: float
+) -> Array:
+    """Return g (K, D) = (prior + ratio) / (prior + Σ_n r_nk).
+
+    The ratio is that of the residual squares (K, D) to the common variance σ_d² + Σ_l B_dl².
+    """
+    ratio = np.maximum(residual, 0.0) / (noise + (latent**2).sum(axis=1))
+    spread: Array = (prior + ratio) / (prior + counts[:, None])
+    return spread
 
 
 def fit(
@@ -322,24 +344,36 @@ def fit(
     if not 0 <= L_w < max(D, 1):
         raise InputError(f"latent must be from 0 to D - 1 = {D - 1}, got {L_w}. 10 is usual.")
     em, rng = EM(space, x, y, settings, L_w, constrained), np.random.default_rng(seed)
-    candidates = [em.initialize(components, rng) for _ in range(max(settings.n_starts, 1))]
-    if len(candidates) > 1:
-        candidates = [em.run(model, settings.warm_up) for model in candidates]
-    best = max(candidates, key=lambda model: model.log_likelihoods[-1:])
-    return em.finalize(em.run(best, settings.max_iterations))
+    starts = [em.initialize(components, rng) for _ in range(max(settings.n_starts, 1))]
+    warm_up = settings.warm_up if len(starts) > 1 else 0
+    candidates = [em.run(model, warm_up) for model in starts]
+    best, statistics = max(candidates, key=lambda candidate: candidate[1].log_likelihood)
+    return em.finalize(em.run(best, settings.max_iterations, statistics)[0])
 
 
-def refit(
+def refits(
     model: PPAMParameters,
     x: Array,
     y: Array,
+    folds: Iterable[Indices],
     *,
     constrained: bool,
     settings: EMSettings | None = None,
-) -> PPAMParameters:
-    """Return the parameters after one EM iteration on other data, with a new spread."""
+) -> Iterator[PPAMParameters]:
+    """Yield the parameters after one EM iteration on all rows but those of each fold.
+
+    The responsibilities of a row do not depend on the other rows. So one E-step serves all folds:
+    the statistics of the other rows are those of all rows minus those of the fold.
+    """
     settings = settings or EMSettings()
     em = EM(model.space, x, y, settings, model.latent.shape[1], constrained)
     local = replace(model, b=model.b - em.data.offset, spread=np.ones_like(model.spread))
-    before = (local.noise, local.latent)
-    return em.finalize(em.m_step(local.centres, em.e_step(local), before))
+    blocks = list(em.responsibilities(local))
+    whole = SufficientStatistics.of(blocks, model.A.shape, squares=True)
+    for fold in folds:
+        inside = np.zeros(len(x), dtype=bool)
+        inside[fold] = True
+        own = [block.take(np.flatnonzero(inside[block.rows])) for block in blocks]
+        others = whole - SufficientStatistics.of(own, model.A.shape, squares=True)
+        refitted = em.m_step(local.centres, others, (local.noise, local.latent))
+        yield replace(refitted, b=refitted.b + em.data.offset)

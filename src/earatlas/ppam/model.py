@@ -16,6 +16,7 @@ The latent part is the same for all k, so integrating w out replaces Σ⁻¹ by 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from earatlas.geometry.spaces import Space
 from earatlas.numerics import logsumexp
 from earatlas.ppam.parameters import PPAMParameters
 from earatlas.ppam.posterior import ChartPosteriors, Charts
-from earatlas.types import Array, field_values
+from earatlas.types import Array, Indices, field_values
 
 if TYPE_CHECKING:  # EM is needed for fitting only
     from earatlas.ppam.em import EMSettings
@@ -172,8 +173,8 @@ class PPAM(PPAMParameters):
     ) -> PPAM:
         """Return the model after one EM iteration on other data.
 
-        With a subset of the training data this gives a model whose maps, noise and latent map
-        depend on that subset only, in less than a tenth of the time of `fit`.
+        With a subset of the training data this gives a model whose maps, noise, latent map and
+        spread depend on that subset only, in less than a tenth of the time of `fit`.
 
         Parameters
         ----------
@@ -191,12 +192,45 @@ class PPAM(PPAMParameters):
         PPAM
             The new model.
         """
-        from earatlas.ppam.em import refit
+        none: Indices = np.zeros(0, dtype=np.intp)
+        return next(self.refits(x, y, [none], constrained=constrained, settings=settings))
+
+    def refits(
+        self,
+        x: ArrayLike,
+        y: ArrayLike,
+        folds: Iterable[Indices],
+        *,
+        constrained: bool = True,
+        settings: EMSettings | None = None,
+    ) -> Iterator[PPAM]:
+        """Yield a refit without each of some folds of the data.
+
+        Each is that of `refit` with the other rows; all of them together need a single E-step.
+
+        Parameters
+        ----------
+        x : array_like of shape (N, C)
+            Directions, in degrees for a head.
+        y : array_like of shape (N, D)
+            Cue vectors without missing values.
+        folds : iterable of int arrays
+            The rows that each refit leaves out.
+        constrained : bool, default True
+            Whether all charts have equal weights and volumes.
+        settings : EMSettings, optional
+            Settings of EM.
+
+        Yields
+        ------
+        PPAM
+            One model per fold.
+        """
+        from earatlas.ppam.em import refits
 
         points, cues = check_pairs(self.space, x, y)
-        return PPAM.from_parameters(
-            refit(self, points, cues, constrained=constrained, settings=settings)
-        )
+        for fitted in refits(self, points, cues, folds, constrained=constrained, settings=settings):
+            yield PPAM.from_parameters(fitted)
 
     # --- forward: directions to cues -----------------------------------------------------------
 
