@@ -265,8 +265,11 @@ class LevelStatistics:
 
     def floors_db(self, threshold: Threshold | None = None) -> Indices:
         """Return the level (D,) in whole dB that the bin of each cue must reach."""
-        counts, sums, _ = self._table.sums
-        return _estimate_floors_db(counts, sums, self._layout, self._peak, threshold or Threshold())
+        (counts, sums, _), layout = self._table.sums, self._layout
+        phases = layout.cue_kinds != "ild"
+        return _estimate_floors_db(
+            counts, sums[:, phases], layout, self._peak, threshold or Threshold()
+        )
 
     def statistics(self, threshold: Threshold | None = None) -> CueStatistics:
         """Return Q, R and E of the bins above their floors, given all frames so far."""
@@ -280,34 +283,36 @@ class LevelStatistics:
 
 
 def _estimate_floors_db(
-    counts: Array, sums: Array, layout: CueLayout, peak: float, threshold: Threshold
+    counts: Array, phase_sums: Array, layout: CueLayout, peak: float, threshold: Threshold
 ) -> Indices:
     """Return the level (D,) in whole dB that the bin of each cue must reach.
 
-    `counts` (levels, D) is how often the bin of each cue had each level, and `sums` (levels, D) the
-    sums of the cues at that level, of which only those of the phases are used. `peak` is the power
-    of the strongest bin.
+    `counts` (levels, D) is how often the bin of each cue had each level, and `phase_sums` (levels,
+    P) the sums of the cues of phases at that level. `peak` is the power of the strongest bin.
     """
     floors = np.full(layout.n_cues, threshold.floor_db(peak), dtype=np.intp)
-    cos, sin = (layout.cue_kinds == kind for kind in ("ipd_cos", "ipd_sin"))
-    if not cos.any():
+    phases = np.flatnonzero(layout.cue_kinds != "ild")
+    if not len(phases):
         return floors
     # Exclude digital silence (padding, a muted input), whose phase is meaningless.
-    rows = np.arange(len(counts))[:, None]
-    sound = counts * (rows >= int(threshold.absolute_db) - LOWEST_DB)
-    cumulative = np.cumsum(sound, axis=0)
-    # (D,), rows of the table
-    quiet = np.argmax(cumulative >= NOISE_FLOOR.quiet_fraction * cumulative[-1], axis=0)
-    is_quiet = (rows >= int(threshold.absolute_db) - LOWEST_DB) & (rows <= quiet)
-    n_quiet = np.maximum((counts * is_quiet).sum(axis=0), 1e-300)
-    mean = (sums * is_quiet).sum(axis=0) / n_quiet
-    if np.hypot(mean[cos], mean[sin]).mean() > NOISE_FLOOR.directional_coherence:
+    first = max(int(threshold.absolute_db) - LOWEST_DB, 0)
+    cumulative = np.cumsum(counts[first:], axis=0)
+    total = cumulative[-1]
+    # (D,), rows above the first one
+    quiet = np.argmax(cumulative >= NOISE_FLOOR.quiet_fraction * total, axis=0)
+    n_quiet = np.maximum(cumulative[quiet[phases], phases], 1e-300)
+    up_to_quiet = np.arange(len(cumulative))[:, None] <= quiet[phases]
+    mean = (phase_sums[first:] * up_to_quiet).sum(axis=0) / n_quiet
+    if np.hypot(*np.split(mean, 2)).mean() > NOISE_FLOOR.directional_coherence:
         return floors  # the quiet frames have a direction: a steady sound, or its decay
     # The powers of noise are exponentially distributed, which relates the quantile to the mean.
     to_mean_db = -10 * np.log10(-np.log(1 - NOISE_FLOOR.quiet_fraction))
-    noise = quiet + LOWEST_DB + np.ceil(to_mean_db + NOISE_FLOOR.margin_db).astype(np.intp)
+    noise = np.where(total > 0, first + quiet, 0) + LOWEST_DB
+    noise += np.ceil(to_mean_db + NOISE_FLOOR.margin_db).astype(np.intp)
     raised: Indices = np.maximum(floors, noise)
-    if counts[rows >= _level_rows(raised)].sum() < NOISE_FLOOR.min_observed_fraction * sound.sum():
+    below = np.maximum(_level_rows(raised) - first, 0)  # rows of levels below the floor
+    n_below = np.where(below > 0, cumulative[below - 1, np.arange(len(below))], 0.0)
+    if (total - n_below).sum() < NOISE_FLOOR.min_observed_fraction * total.sum():
         return floors  # nothing exceeds the noise: several steady sounds rather than noise
     return raised
 
@@ -354,8 +359,7 @@ class LevelHistogram:
         """Return the level (D,) in whole dB that the bin of each cue must reach."""
         layout = self._layout
         counts = self._counts[:, layout.cue_frequencies]
-        no_ild = np.zeros((_N_LEVELS, len(layout.ild_frequencies)))
-        sums = np.hstack([no_ild, self._cos, self._sin])
+        sums = np.hstack([self._cos, self._sin])
         return _estimate_floors_db(counts, sums, layout, self._peak, threshold or Threshold())
 
 
