@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
+from unittest import mock
 
 import executed_lines  # before the package is imported
 import numpy as np
@@ -87,11 +88,45 @@ def shared_voices() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def coarse_pictures() -> Iterator[None]:
-    """Save pictures with few pixels, which takes half the time; no test looks at single pixels."""
+def coarse_pictures() -> Iterator[Callable[..., None]]:
+    """Save pictures with few pixels, and do not arrange their parts, which takes half the time.
+
+    No test looks at single pixels. Returns matplotlib's function that arranges the parts.
+    """
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    arrange = ConstrainedLayoutEngine.execute
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("earatlas.plotting.style.DOTS_PER_INCH", 40)
-        yield
+        patch.setattr(ConstrainedLayoutEngine, "execute", lambda *_: None)
+        yield arrange
+
+
+@pytest.fixture
+def arranged_pictures(
+    coarse_pictures: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrange the parts of pictures, as for users; all tests in tests/plotting use this."""
+    monkeypatch.setattr("matplotlib.layout_engine.ConstrainedLayoutEngine.execute", coarse_pictures)
+
+
+@pytest.fixture
+def undrawn_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sections of experiments draw nothing, for tests of their text."""
+    figure = mock.MagicMock()
+    figure.add_subplot.return_value.get_ylim.return_value = (1.0, 10.0)
+    for name, replacement in {
+        "earatlas.experiments.figure_parts.new_figure": lambda *_: figure,
+        "earatlas.experiments.figure_parts.style_axes": lambda *_: None,
+        "earatlas.experiments.figure_parts.save": lambda figure, path: path,
+        "earatlas.plotting.manifolds.plot_manifolds": lambda *_: None,
+        "earatlas.plotting.scenes.draw_ild": lambda *_, **__: None,
+        "earatlas.plotting.scenes.draw_mask": lambda *_, **__: None,
+        "earatlas.plotting.scenes.draw_posterior": lambda *_, **__: None,
+        "earatlas.plotting.style.degree_labels": lambda *_: None,
+        "earatlas.experiments.figure_parts.degree_labels": lambda *_: None,
+    }.items():
+        monkeypatch.setattr(name, replacement)
 
 
 @pytest.fixture(autouse=True)

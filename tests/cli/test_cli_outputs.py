@@ -59,6 +59,8 @@ def test_overwriting_one_file(run: Run, ring: Path, tmp_path: Path, case: str) -
     assert (forced.returncode, message in forced.stderr) == (0, True), forced.stderr
     again = run(*call, file)
     assert (again.returncode, message in again.stderr) == (0, True), again.stderr
+    if file.suffix in (".svg", ".pdf"):
+        return  # the rest does not depend on how a picture is recognized
     file.write_bytes(b"")
     assert message not in run(*call, file).stderr, "an empty file may be replaced"
     file.unlink()

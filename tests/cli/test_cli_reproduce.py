@@ -23,7 +23,6 @@ from earatlas.experiments import (
     EXPERIMENTS,
     Bench,
     figure8,
-    figure_parts,
     read_rows,
     rooms,
     table3,
@@ -163,14 +162,11 @@ def test_reverberant_heads_are_skipped(
     assert _applies(EXPERIMENTS["rooms"], Bench("mine"), "mine", alone), "the experiment refuses it"
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 def test_finished_rows_are_kept(
-    full_run: tuple[Path, dict[str, Any]],
-    run: Run,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    full_run: tuple[Path, dict[str, Any]], run: Run, tmp_path: Path
 ) -> None:
     """A second run only draws the same page; a broken row is reported and run again."""
-    monkeypatch.setattr(figure_parts, "save", lambda figure, path: path)
     folder = shutil.copytree(full_run[0], tmp_path / "reproduced")
     before = (folder / "results.md").read_text()
     (folder / "results.md").unlink()
@@ -211,15 +207,12 @@ def test_finished_rows_are_kept(
     assert (folder / "results.md").read_text() == before
 
 
+@pytest.mark.usefixtures("undrawn_figures")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_row_order_does_not_matter(
-    full_run: tuple[Path, dict[str, Any]],
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    full_run: tuple[Path, dict[str, Any]], name: str, tmp_path: Path
 ) -> None:
     """Shuffled rows give the same section, also with a second head; both heads are shown."""
-    monkeypatch.setattr(figure_parts, "save", lambda figure, path: path)
     experiment, rows = EXPERIMENTS[name], rows_of(full_run[0], name)
     if experiment.head:
         rows += [{**row, "data": {**row["data"], "fingerprint": "other"}} for row in rows]

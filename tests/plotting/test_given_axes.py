@@ -11,6 +11,8 @@ from earatlas.plotting.heads import plot_head
 from earatlas.plotting.posteriors import plot_posterior, plot_reliability
 from earatlas.plotting.scenes import plot_scene
 
+pytestmark = pytest.mark.usefixtures("arranged_pictures")
+
 
 def test_one_panel_is_drawn_on_the_axes(small_head: ea.Head) -> None:
     """Each function draws on its axes only, and makes no further figure."""

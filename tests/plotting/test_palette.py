@@ -7,6 +7,8 @@ import pytest
 
 from earatlas.plotting.palette import COLOURS, TRUTH_COLOUR, shared_css
 
+pytestmark = pytest.mark.usefixtures("arranged_pictures")
+
 
 def luminance(colour: str) -> float:
     """Return the relative luminance of #rrggbb (WCAG 2.2)."""

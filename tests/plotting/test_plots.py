@@ -15,6 +15,8 @@ from earatlas.plotting.heads import plot_head
 from earatlas.plotting.posteriors import plot_reliability
 from earatlas.plotting.style import save
 
+pytestmark = pytest.mark.usefixtures("arranged_pictures")
+
 
 def panel(figure: Figure, title: str) -> Axes:
     """Return the axes with this title."""

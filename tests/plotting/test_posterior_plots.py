@@ -20,6 +20,8 @@ from earatlas.plotting.posterior_panels import REGION_TINTS
 from earatlas.plotting.posteriors import plot_posterior
 from earatlas.plotting.style import tint_colormap
 
+pytestmark = pytest.mark.usefixtures("arranged_pictures")
+
 
 def drawn(figure: Figure) -> np.ndarray:
     """Return the pixels (H, W, 3) in [0, 1], first row lowest."""

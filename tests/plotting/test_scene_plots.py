@@ -34,6 +34,8 @@ from earatlas.report import report_page
 from earatlas.separation.result import SourceSummary, SourceTrack
 from earatlas.wording import format_direction
 
+pytestmark = pytest.mark.usefixtures("arranged_pictures")
+
 
 def colour_at(axes: Axes, x: float, y: float) -> np.ndarray:
     """Return the colour (3,) in [0, 1] drawn at a point in data units."""

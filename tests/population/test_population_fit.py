@@ -179,7 +179,10 @@ def test_a_symmetric_head_among_people_is_reported(data: Path) -> None:
 def test_calibration_is_made_with_heads_that_were_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every fold is fitted without the heads that it localizes."""
+    """Every fold is fitted without the heads that it localizes, on a grid with large charts.
+
+    The heads were measured every 20°: the charts are 30° apart, and all heads belong.
+    """
     counts: list[int] = []
 
     def counted(charts: SharedCharts, bands: CueBands, pairs: Sequence[object], **options: object):  # type: ignore[no-untyped-def]
@@ -194,8 +197,11 @@ def test_calibration_is_made_with_heads_that_were_left_out(
         for turn in (-4.0, -1.0, 2.0, 5.0)
     ]
     settings = learning.PopulationSettings(folds=2, sounds_per_head=2)
-    learning.learn_population_model(heads, settings=settings, rooms=False)
+    learned = learning.learn_population_model(heads, settings=settings, rooms=False)
     assert counts == [4, 4, 2, 2]  # for the membership, the result, and without each fold
+    spacing = 1.5 * heads[0].spacing_degrees
+    assert learned.population.charts.width_degrees == pytest.approx(0.5 * spacing)
+    assert all(member.problem is None for member in learned.members)
 
 
 def verdict_of(error: float, count: int = 24, seed: int = 5) -> Adaptation:

@@ -142,14 +142,21 @@ def test_recordings_of_a_reloaded_page(
 def test_recording_is_separated_again_and_removed(
     page: Page, mixture_wav: bytes, tmp_path: Path
 ) -> None:
-    """Other settings give another result; a removed recording is deleted from the disk."""
-    submitted = page.post("recordings", params={"n_sources": "1"}, content=mixture_wav).json()
+    """Other settings give another result, whose predecessors are deleted as the recording is."""
+    query = {"n_sources": "1", "rendering": "soft"}
+    submitted = page.post("recordings", params=query, content=mixture_wav).json()
     assert len(page.wait(submitted)["result"]["sources"]) == 1
-    again = page.post(
-        f"recordings/{submitted['recording']}/separate", json={"n_sources": 2, "rendering": "soft"}
-    ).json()
-    assert again["recording"] == submitted["recording"]
-    assert len(page.wait(again)["result"]["sources"]) == 2
+    entry = page.session.recordings[submitted["recording"]]
+    for n_sources, expected in (
+        (2, ["separation1", "separation2"]),
+        (1, ["separation2", "separation3"]),
+    ):
+        options = {"n_sources": n_sources, "rendering": "soft"}
+        again = page.post(f"recordings/{entry.id}/separate", json=options).json()
+        assert again["recording"] == submitted["recording"]
+        assert len(page.wait(again)["result"]["sources"]) == n_sources
+        assert sorted(path.name for path in entry.folder.glob("separation*")) == expected
+    assert len(page.session.jobs) == 2
     assert page.client.delete(page.at(f"recordings/{submitted['recording']}")).status_code == 200
     assert not list(tmp_path.rglob("*.wav"))
     assert page.get(f"jobs/{again['job']}").status_code == 404
@@ -176,18 +183,6 @@ def test_cancelled_separation_keeps_the_previous_result(
         assert (listed["job"], listed["state"]) == (submitted["job"], "done")
         assert page.get(sound).content == before
     assert page.get(f"jobs/{submitted['job']}").json()["result"] == job["result"]
-
-
-def test_repetitions_leave_one_result_on_disk(page: Page, mixture_wav: bytes) -> None:
-    """The folders of results that can no longer be shown are deleted."""
-    submitted = page.post("recordings", params={"n_sources": "1"}, content=mixture_wav).json()
-    page.wait(submitted)
-    entry = page.session.recordings[submitted["recording"]]
-    for expected in (["separation1", "separation2"], ["separation2", "separation3"]):
-        again = {"n_sources": 1, "rendering": "soft"}
-        page.wait(page.post(f"recordings/{entry.id}/separate", json=again).json())
-        assert sorted(path.name for path in entry.folder.glob("separation*")) == expected
-    assert len(page.session.jobs) == 2
 
 
 @pytest.mark.parametrize(
