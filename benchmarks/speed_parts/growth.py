@@ -14,7 +14,7 @@ from speed_parts.tasks import SECONDS, Setting, separate_row
 from speed_parts.timing import Row, command_line, in_new_process
 
 DIRECTIONS = (1250, 2702, 5400, 10_800)
-DURATIONS_SECONDS = (5, 60, 600, 3600)
+DURATIONS_SECONDS = (5, 60, 600, 1800, 3600)
 LEARN = """
 import sys
 import numpy as np
