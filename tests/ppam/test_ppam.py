@@ -223,6 +223,18 @@ def test_decreasing_likelihood_is_not_convergence(monkeypatch: pytest.MonkeyPatc
     assert len(model.log_likelihoods) == 7
 
 
+def test_best_start_continues() -> None:
+    """The start with the largest likelihood after the warm-up goes on as without interruption."""
+    x, y = random_data(60)
+    settings = replace(PAPER, n_starts=3, warm_up=2, max_iterations=4, min_samples=0.0, tolerance=0)
+    model = PPAM.fit(PLANE, x, y, components=4, latent=2, settings=settings, seed=9)
+    em, rng = plane_em(x, y, 2, settings), np.random.default_rng(9)
+    starts = [em.initialize(4, rng) for _ in range(3)]
+    histories = [em.run(start, 6)[0].log_likelihoods for start in starts]
+    assert np.ptp([history[2] for history in histories]) > 1
+    assert model.log_likelihoods == max(histories, key=lambda history: history[2])
+
+
 def test_block_size_does_not_change_result() -> None:
     """A memory setting of a few rows per block gives the same model."""
     x = np.random.default_rng(2).uniform((-60, -40), (60, 40), (120, 2))
