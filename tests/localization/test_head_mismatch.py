@@ -423,9 +423,13 @@ def test_another_head_needs_more_evidence_than_the_own_head_reaches(
     assert 0 < nats <= found.gain_nats
     np.testing.assert_allclose(found.other_head_nats, nats, rtol=1e-6)
     assert not heads.fits(sound[0])
-    cases = ((0.9, found.magnitude, False), (1.1, 0.3, False), (2.9, 0.3, False), (3.1, 0.3, True))
-    for share, magnitude, fits in cases:
-        limited = replace(heads, own_nats=share * nats)
+    for share, least, magnitude, fits in (
+        (0.9, 0.0, found.magnitude, False), (1.1, 0.0, 0.3, False),  # limits of a doubt
+        (0.0, 0.9, found.magnitude, False), (0.0, 1.1, 0.3, False),
+        (2.9, 0.0, 0.3, False), (3.1, 0.0, 0.3, True),  # a fit requires less evidence
+    ):  # fmt: skip
+        settings = replace(every, doubt_nats=least * nats)
+        limited = replace(heads, own_nats=share * nats, settings=settings)
         assert limited.certain_magnitude(found) == magnitude
         assert limited.fits(sound[0]) is fits
         assert limited.most_probable(sound).magnitude == found.magnitude

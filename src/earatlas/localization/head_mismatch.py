@@ -89,6 +89,7 @@ class MismatchSettings:
     held_out_quantile: float = 0.9  # of the evidence of other heads for held-out directions
     held_out_sounds: int = 60  # that are compared when a head is learned
     held_out_charts: int = 16  # most probable charts whose evidence is summed then; saves time
+    doubt_nats: float = 4.0  # least evidence of another head that a doubt requires
     fit_share: float = 1 / 3  # of the held-out evidence, above which a compared head does not fit
     undecided_own_weight: float = 0.5  # of the own posterior, if the own head reaches the evidence
     min_person: float = 0.6  # smallest α of another person
@@ -120,6 +121,7 @@ POPULATION_MISMATCH = MismatchSettings(
     min_residual_ratio=0.0,
     onset_betas=(0.01, 0.01),
     clean_nats=3.0,
+    doubt_nats=0.0,
     other_weight=0.06,
 )
 
@@ -173,14 +175,18 @@ class DeviatingHeads:
         magnitude, other_head = self.settings.magnitudes[best], self._other_head_nats(evidence)
         return MagnitudeEstimate(magnitude, gain, other_head, found[best])
 
-    def is_certain(self, found: MagnitudeEstimate) -> bool:
+    def is_certain(self, found: MagnitudeEstimate, min_nats: float = 0.0) -> bool:
         """Whether α is not that of another head, or the own one does not reach its evidence."""
         same = found.magnitude <= self.settings.max_same_unit
-        return same or found.other_head_nats > self.own_nats
+        return same or found.other_head_nats > max(self.own_nats, min_nats)
 
     def certain_magnitude(self, found: MagnitudeEstimate) -> float:
-        """Return α, but not that of another head if the own one reaches as much evidence of it."""
-        return found.magnitude if self.is_certain(found) else self.settings.max_same_unit
+        """Return α, but not that of another head if the own one may reach its evidence.
+
+        One in ten directions of the own head exceeds `own_nats`, hence another limit.
+        """
+        certain = self.is_certain(found, self.settings.doubt_nats)
+        return found.magnitude if certain else self.settings.max_same_unit
 
     def other_head_nats(self, effective: CueStatistics) -> float:
         """Return the log-evidence of another head relative to this one, for one sound (D,).
