@@ -236,7 +236,7 @@ def test_other_head_in_the_horizontal_plane(learned_heads: LearnedHeads) -> None
     for direction in ([[35.0, 0.0]], [[-65.0, 0.0]]):
         head = ea.simulated_head(direction)
         responses = head.responses()
-        slower = ImpulseResponses(responses.samples, round(responses.rate / 1.15))
+        slower = ImpulseResponses(responses.samples, round(responses.rate / 1.2))
         for larger in (False, True):
             hearing = ea.Head("larger", head.directions, slower) if larger else head
             scene = ea.render_scene(hearing, [ea.synthetic_speech(3.0, seed=3)], direction)
