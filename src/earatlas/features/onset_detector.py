@@ -177,8 +177,8 @@ class OnsetBins:
     @cached_property
     def median_snr_db(self) -> float:
         """Median SNR of the strongest onsets in dB; NaN if there are none."""
-        strongest = self.strongest(_STATEMENTS.snr_bins)
-        return quantile(strongest.snr_db, 0.5) if len(self) else math.nan
+        rows = self._strongest_rows(_STATEMENTS.snr_bins)
+        return quantile(self.snr_db[rows], 0.5) if len(self) else math.nan
 
     @property
     def is_clean(self) -> bool:
@@ -200,9 +200,13 @@ class OnsetBins:
 
     def strongest(self, count: int) -> OnsetBins:
         """Return the `count` bins with the largest rise, in the same order."""
+        return self if len(self) <= count else self[self._strongest_rows(count)]
+
+    def _strongest_rows(self, count: int) -> Indices | slice:
+        """Return the indices of these bins, ascending."""
         if len(self) <= count:
-            return self
-        return self[np.sort(np.argsort(-self.rise_db, kind="stable")[:count])]
+            return slice(None)
+        return np.sort(np.argsort(-self.rise_db, kind="stable")[:count])
 
 
 class OnsetCandidates(NamedTuple):

@@ -106,10 +106,9 @@ class ReverberantLocalizer:
         if yaw is not None:
             return [sound.rotated_log_likelihood(bins, yaw) for bins in onsets]
         most = sound.onset_settings.most_bins
-        strongest = [bins.by_frequency().strongest(most) for bins in onsets]
-        if len(strongest) < 2:
-            return [sound.log_likelihood(bins) for bins in strongest]
-        return sound.log_likelihood_batch(strongest)
+        if len(onsets) < 2:
+            return [sound.log_likelihood(bins.by_frequency().strongest(most)) for bins in onsets]
+        return sound.log_likelihood_batch([bins.strongest(most) for bins in onsets])
 
     def is_anechoic(self, residual_ratio: float, onsets: OnsetBins | None) -> bool:
         """Whether the anechoic posterior is used unchanged: it fits, and there is no room.
