@@ -46,14 +46,9 @@ class HeadDeviations:
     residual: Array  # (K, D) ψ
 
     def apply_to(self, model: PPAM, layout: CueLayout) -> bool:
-        """Whether they describe heads with this model: the same cues, azimuths and elevations."""
+        """Whether they describe heads with this model: the same cues, and points on the sphere."""
         known = isinstance(model, ListenerPPAM)  # has deviations of its own
-        return (
-            layout == self.layout
-            and model.space.holds_directions
-            and model.space.columns == 2
-            and not known
-        )
+        return layout == self.layout and model.space.limited_angles and not known
 
     def deviating(self, model: PPAM, magnitude: float) -> ListenerPPAM:
         """Return the model of a head that deviates from a measured one by a magnitude α."""
