@@ -59,17 +59,18 @@ def test_positions_in_numbers() -> None:
     [
         (ea.Sphere(), 4.2, 55.4, "within 4.2° (55 square degrees)"),
         (ea.Sphere(), 0.5, 0.785, "within 0.5° (0.8 square degrees)"),
-        (ea.Cylinder(), 120.4, 5281.0, "within 120° (5,281 square degrees)"),
+        (ea.Cylinder(), 80.4, 5281.0, "within 80° (5,281 square degrees)"),
+        (ea.Cylinder(), 120.4, 5281.0, "13 % of all directions"),
         (ea.Circle(), 4.2, 8.4, "within 4.2° (an arc of 8.4°)"),
         (ea.Plane(((-90, 90),)), 15.0, 30.0, "within 15° (an arc of 30°)"),
         (PIXELS, 9.96, 312.0, "within 10 (an area of 312)"),
         (ea.Plane(((0, 640),)), 2.5, 5.0, "within 2.5 (an interval of 5.0)"),
     ],
 )
-def test_regions_start_with_the_radius(
+def test_regions_have_a_radius_or_a_size(
     space: Space, radius: float, size: float, words: str
 ) -> None:
-    """The radius comes first in every space; a circle has an arc instead of an area."""
+    """The radius comes first, unless it is unknown; a circle has an arc instead of an area."""
     assert format_region(space, radius, size) == words
 
 
@@ -134,8 +135,8 @@ def test_alternatives_of_an_unknown_direction_are_listed_if_few_and_narrow() -> 
     assert format_alternatives(ea.Sphere(), narrow[:1], 5.0) is None
 
 
-def test_lateral_angle_of_an_unknown_direction_without_alternatives() -> None:
-    """It is described if the direction is unknown, has no listed alternatives, and it is narrow."""
+def test_lateral_angle_of_an_uncertain_direction() -> None:
+    """It is described if it is narrow, and the region of the direction is not."""
     one = [Alternative(np.array([30.0, 0.0]), 0.9, 70.0)]
     left, middle = LateralAngle(28.4, 8.2), LateralAngle(-0.3, 12.0)
     words = "28° left of the median plane, 90 % within 8.2°"
@@ -143,12 +144,14 @@ def test_lateral_angle_of_an_unknown_direction_without_alternatives() -> None:
     words = "in the median plane, 90 % within 12°"
     assert format_alternatives(ea.Circle(), one, 120.0, middle) == words
     assert repr_alternatives(one, 120.0, lateral_angle=left) == ", lateral angle 28 ± 8"
-    assert format_alternatives(ea.Sphere(), one, 70.0, left) is None
-    assert repr_alternatives(one, 70.0, lateral_angle=left) == ""
+    assert format_alternatives(ea.Sphere(), one, 40.0, left) is None
+    assert repr_alternatives(one, 40.0, lateral_angle=left) == ""
     assert format_alternatives(ea.Sphere(), one, 120.0, LateralAngle(28.0, 41.0)) is None
     narrow = [Alternative(np.array([30.0, 0.0]), 0.5, 12.0)]
     text = format_alternatives(ea.Sphere(), narrow, 120.0, left)
-    assert text == "possibly 30° left, ear height, front (50 %)"
+    words = "possibly 30° left, ear height, front (50 %); 28° left of the median plane, 90 % within"
+    assert text == f"{words} 8.2°"
+    assert repr_alternatives(narrow, 120.0, lateral_angle=left).endswith(", lateral angle 28 ± 8")
 
 
 def test_alternatives_on_a_circle_have_no_elevation() -> None:

@@ -51,10 +51,11 @@ UNKNOWN_DIRECTION = "direction unknown"
 
 @dataclass(frozen=True, slots=True)
 class ListedAlternatives:
-    """When the alternatives of an unknown direction, or its lateral angle, are stated."""
+    """When the alternatives of an unknown direction are listed, and lateral angles stated."""
 
     max_count: int = 3  # more alternatives are not informative
-    max_radius_degrees: float = 40.0  # each of them, or the lateral angle, is at most this wide
+    # Each of them, and a stated lateral angle, is at most this wide; the direction is wider.
+    max_radius_degrees: float = 40.0
 
 
 _LISTED = ListedAlternatives()
@@ -123,8 +124,7 @@ def format_alternatives(
 ) -> str | None:
     """Describe the alternatives of a direction of a 90 % credible radius; None if there are none.
 
-    If the direction is unknown and has too many alternatives, its lateral angle is described
-    instead, provided that it is narrow.
+    If the radius is large, a narrow lateral angle follows.
 
     >>> from earatlas.geometry.spaces import Sphere
     >>> both = [Alternative(np.array([a, 0.0]), p, 9.0) for a, p in ((0, 0.6), (180, 0.3))]
@@ -132,31 +132,28 @@ def format_alternatives(
     'or straight behind, ear height (30 %)'
     >>> format_alternatives(Sphere(), both, 170.0)
     'possibly straight ahead, ear height (60 %), or straight behind, ear height (30 %)'
-    >>> format_alternatives(Sphere(), both * 2, 170.0, LateralAngle(-28.0, 8.0))
-    '28° right of the median plane, 90 % within 8.0°'
+    >>> format_alternatives(Sphere(), both, 70.0, LateralAngle(-0.2, 8.0))
+    'or straight behind, ear height (30 %); in the median plane, 90 % within 8.0°'
     """
-    listed = listed_alternatives(alternatives, radius, space)
-    if not listed and is_unknown(radius, space):
-        return _format_lateral_angle(space, lateral_angle)
-    if not listed:
-        return None
     texts = [
         f"{format_position(space, one.direction[: space.dims])} ({format_percent(one.probability)})"
-        for one in listed
+        for one in listed_alternatives(alternatives, radius, space)
     ]
     prefix = "possibly " if is_unknown(radius, space) else "or "
-    return prefix + ", or ".join(texts)
+    parts = [prefix + ", or ".join(texts)] if texts else []
+    if _is_informative(lateral_angle, radius):
+        parts.append(_format_lateral_angle(space, lateral_angle))
+    return "; ".join(parts) or None
 
 
-def _is_narrow(lateral_angle: LateralAngle | None) -> TypeGuard[LateralAngle]:
-    """Whether a lateral angle is known well enough to be stated."""
-    return lateral_angle is not None and lateral_angle.radius_90 <= _LISTED.max_radius_degrees
+def _is_informative(lateral_angle: LateralAngle | None, radius: float) -> TypeGuard[LateralAngle]:
+    """Whether a lateral angle is known well enough to be stated, and its direction is not."""
+    limit = _LISTED.max_radius_degrees
+    return lateral_angle is not None and lateral_angle.radius_90 <= limit < radius
 
 
-def _format_lateral_angle(space: Space, lateral_angle: LateralAngle | None) -> str | None:
-    """Describe a lateral angle; None if it is not known well enough."""
-    if not _is_narrow(lateral_angle):
-        return None
+def _format_lateral_angle(space: Space, lateral_angle: LateralAngle) -> str:
+    """Describe a lateral angle."""
     angle = round(lateral_angle.angle)
     side = f"{abs(angle)}° {'left' if angle > 0 else 'right'} of" if angle else "in"
     return f"{side} the median plane, 90 % within {format_radius(space, lateral_angle.radius_90)}"
@@ -173,9 +170,10 @@ def repr_alternatives(
         f"({', '.join(f'{v:.1f}' for v in one.direction)}) {format_percent(one.probability)}"
         for one in listed_alternatives(alternatives, radius, space)
     ]
-    if not places and is_unknown(radius, space) and _is_narrow(lateral_angle):
-        return f", lateral angle {lateral_angle.angle:.0f} ± {lateral_angle.radius_90:.0f}"
-    return f", or {' or '.join(places)}" if places else ""
+    text = f", or {' or '.join(places)}" if places else ""
+    if _is_informative(lateral_angle, radius):
+        text += f", lateral angle {lateral_angle.angle:.0f} ± {lateral_angle.radius_90:.0f}"
+    return text
 
 
 def repr_doubts(kinds: Iterable[str]) -> str:
@@ -298,12 +296,18 @@ def _unit_suffix(space: Space) -> str:
 def format_region(space: Space, radius: float, size: float) -> str:
     """Describe a credible region by its radius and its size (area or length).
 
+    That of an unknown direction, which may be a ring or several parts, has a size alone.
+
     >>> from earatlas.geometry.spaces import Circle, Sphere
     >>> format_region(Sphere(), 4.17, 54.0)
     'within 4.2° (54 square degrees)'
     >>> format_region(Circle(), 4.23, 8.4)
     'within 4.2° (an arc of 8.4°)'
+    >>> format_region(Sphere(), 120.0, 3041.0)
+    '7 % of all directions'
     """
+    if is_unknown(radius, space):
+        return f"{format_percent(size / space.max_region_area)} of all directions"
     within = f"within {format_radius(space, radius)}"
     if space.dims == 1:
         kind = "an arc" if space.holds_directions else "an interval"

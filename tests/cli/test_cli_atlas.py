@@ -17,7 +17,7 @@ from tests_support import refused
 
 import earatlas as ea
 from earatlas.cli.console import print_alternatives
-from earatlas.cli.localize import format_localization
+from earatlas.cli.localize import print_localization
 from earatlas.errors import MissingExtraError, missing_extra
 from earatlas.geometry.alternatives import Alternative
 from earatlas.geometry.angles import great_circle_error
@@ -142,7 +142,7 @@ def test_alternatives_are_printed_on_a_line(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == ""
 
 
-def test_unknown_direction_is_not_printed_as_numbers() -> None:
+def test_unknown_direction_is_not_printed_as_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     """A posterior over most of the sphere is "direction unknown", without angles and radius."""
     centre = np.zeros((1, 2))
     for variance, unknown in ((1e6, True), (1.0, False)):
@@ -150,8 +150,9 @@ def test_unknown_direction_is_not_printed_as_numbers() -> None:
             ea.Sphere(), centre, np.ones(1), centre, variance * np.eye(2)[None]
         )
         localization = ea.Localization(posterior, 0.5, 1.0)
-        line = format_localization("x.wav", localization)
-        assert (line == "x.wav: direction unknown, 50 % of the bins observed") == unknown
+        print_localization("x.wav", localization)
+        line = capsys.readouterr().out
+        assert (line == "x.wav: direction unknown, 50 % of the bins observed\n") == unknown
         assert ("azimuth" in line) == ("90 % within" in line) == (not unknown)
         where = "direction unknown" if unknown else "(0.0, 0.0) degrees, radius_90 2.1"
         assert repr(localization) == f"Localization({where}, 50 % observed)"

@@ -288,6 +288,8 @@ def test_refit_is_one_em_iteration(constrained: bool) -> None:
     spread = model.refit(
         x, y, constrained=constrained, settings=replace(settings, spread_prior=prior)
     ).spread
+    # As in a fit, the spread comes from a last E-step, with the new parameters.
+    r, _ = oracles.e_step(refit, x, y)
     for k in range(K):
         e = y - (x - expected["centres"][k]) @ expected["A"][k].T - expected["b"][k]
         ratio = (r[:, k, None] * e**2).sum(axis=0) / refit.noise

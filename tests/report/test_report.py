@@ -304,7 +304,7 @@ def test_unknown_direction() -> None:
         Page(report_page(replace(scene, sources=sources), title="x", truth=truth)).text.split()
     )
     assert text.count("direction unknown") == 2  # in the table and in the source's section
-    assert "90 % region more than half of all directions" in text
+    assert re.search(r"90 % region \d+ % of all directions", text)
     assert "Direction unknown" in text
     assert "square degrees" in text  # the other source has a region
     assert text.count("30° left, 10° up, front") == 2  # true directions only

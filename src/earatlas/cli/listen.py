@@ -13,9 +13,9 @@ import typer
 from earatlas.cli.app import Command, command_app, examples
 from earatlas.cli.atlas_argument import ChosenAtlas, is_recording
 from earatlas.cli.audio_input import AudioInput, PcmFormat
-from earatlas.cli.console import print_json, print_line
+from earatlas.cli.console import print_json
 from earatlas.cli.listen_adapt import StreamAdaptation
-from earatlas.cli.localize import format_localization
+from earatlas.cli.localize import print_localization
 from earatlas.cli.options import JsonOption, YawOption, read_yaw
 from earatlas.errors import InputError
 from earatlas.features.audio_files import audio_seconds
@@ -300,7 +300,7 @@ def _localize_stream(
             answer = {"time": round(seconds, 3), **chosen.fields, **localization.to_dict()}
             print_json(answer)
         else:
-            print_line(format_localization(f"{seconds:7.1f} s", localization))
+            print_localization(f"{seconds:7.1f} s", localization)
             sys.stdout.flush()
     if adaptation is not None:
         adaptation.close(None)

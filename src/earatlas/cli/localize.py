@@ -66,7 +66,7 @@ from earatlas.wording import (
     is_unknown,
 )
 
-__all__ = ["app", "format_localization", "localize_command"]
+__all__ = ["app", "localize_command", "print_localization"]
 
 app = command_app()
 
@@ -262,17 +262,15 @@ def _print_result(recording: Path, result: _Result, chosen: ChosenAtlas, *, as_j
         print_json(answer)
     else:
         whole = result.whole
-        print_line(format_localization(str(recording), whole))
-        print_alternatives(
-            whole.posterior.space, whole.alternatives, whole.radius_90, whole.lateral_angle
-        )
+        print_localization(str(recording), whole)
         print_doubts(whole.doubts)
 
 
-def format_localization(name: str, result: Localization) -> str:
-    """Describe a localization in one line: direction and 90 % credible radius."""
-    space = result.posterior.space
-    return _format_line(name, result.direction, result.radius_90, result.observed_share, space)
+def print_localization(name: str, result: Localization) -> None:
+    """Print direction and 90 % credible radius in one line, and alternatives in another one."""
+    space, radius = result.posterior.space, result.radius_90
+    print_line(_format_line(name, result.direction, radius, result.observed_share, space))
+    print_alternatives(space, result.alternatives, radius, result.lateral_angle)
 
 
 def _show(space: Space, answer: dict[str, Any]) -> None:

@@ -179,7 +179,7 @@ def alternation(
 class SourceMixture:
     """M sources and diffuse sound as the components of onset bins, wherever each source is.
 
-    `log_likelihoods` and `alternates` use the mixing weight of a source averaged over the windows,
+    `log_likelihoods` and `band_excess` use the mixing weight of a source averaged over the windows,
     which is exact with one window.
     """
 

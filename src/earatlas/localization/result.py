@@ -104,7 +104,8 @@ class Localization(HtmlView):
     def lateral_angle(self) -> LateralAngle | None:
         """Angle from the median plane, positive on the left, with its own 90 % radius.
 
-        It is often known where front, back and height are not. None if the atlas has no directions.
+        It is often known where front, back and height are not. With a yaw, it is that of a head
+        with yaw 0, as `direction` is. None if the atlas has no directions.
         """
         return self.posterior.lateral_angle
 

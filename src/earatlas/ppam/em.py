@@ -38,7 +38,7 @@ from earatlas.ppam.e_step import (
     normalize,
 )
 from earatlas.ppam.parameters import PPAMParameters
-from earatlas.types import Array, Indices
+from earatlas.types import Array, Indices, Mask
 
 __all__ = ["EM", "EMSettings", "fit", "refits"]
 
@@ -115,11 +115,14 @@ class EM:
         rounding = 1e-14 * float((self.data.squares / model.noise).sum())
         return -rounding <= gain < self.settings.tolerance * len(self.data)
 
-    def finalize(self, model: PPAMParameters) -> PPAMParameters:
-        """Add the mean of the cues again, and estimate the spread unless it is fixed to 1."""
+    def finalize(self, model: PPAMParameters, without: Mask | None = None) -> PPAMParameters:
+        """Add the mean of the cues again, and estimate the spread unless it is fixed to 1.
+
+        `without` (N,) are rows that are left out.
+        """
         shifted = replace(model, b=model.b + self.data.offset)
         prior = self.settings.spread_prior
-        return shifted if prior is None else self.estimate_spread(shifted, prior)
+        return shifted if prior is None else self.estimate_spread(shifted, prior, without)
 
     def initialize(self, K: int, rng: np.random.Generator) -> PPAMParameters:
         """Initialize by k-means of the directions, in charts."""
@@ -220,12 +223,8 @@ class EM:
         # explainedᵀ explained = Σ_n r_nk M_k φ φᵀ M_kᵀ, the part of Σ_n y yᵀ that the maps explain
         explained = np.concatenate([b[:, None], along * np.sqrt(inverse)[..., None]], axis=1)
         explained *= np.sqrt(counts)[:, None, None]  # (K, L+1, D)
-        own, prior = statistics.component_squares, self.settings.spread_prior
         noise, latent = self.factor_analysis(explained.reshape(-1, b.shape[1]), before, statistics)
         spread = np.ones_like(b)
-        if own is not None and prior is not None:
-            residual = own[keep] - (explained**2).sum(axis=1)
-            spread = _shrunk_spread(residual, counts, noise, latent, prior)
         return PPAMParameters(self.space, new_centres, weights, gammas, A, b, noise, latent, spread)
 
     def factor_analysis(
@@ -290,14 +289,18 @@ class EM:
             kept, axes = axes @ rotation[:, ::-1], product @ rotation[:, ::-1]
         return kept[:, :n], values[::-1][:n]
 
-    def estimate_spread(self, model: PPAMParameters, prior: float) -> PPAMParameters:
-        """Estimate the spread g_kd from a last E-step.
+    def estimate_spread(
+        self, model: PPAMParameters, prior: float, without: Mask | None = None
+    ) -> PPAMParameters:
+        """Estimate the spread g_kd from a last E-step, without some of the rows (N,).
 
         It is the residual variance of a component over the common one, shrunk towards 1 as if by
         `prior` samples.
         """
         local = replace(model, b=model.b - self.data.offset)
-        blocks = self.responsibilities(local)
+        blocks: Iterable[ResponsibilityBlock] = self.responsibilities(local)
+        if without is not None:
+            blocks = (block.take(np.flatnonzero(~without[block.rows])) for block in blocks)
         statistics = SufficientStatistics.of(blocks, model.A.shape, squares=True)
         assert statistics.component_squares is not None
         M = np.concatenate([local.A.transpose(0, 2, 1), local.b[:, None]], axis=1)  # (K, L+1, D)
@@ -376,4 +379,4 @@ def refits(
         own = [block.take(np.flatnonzero(inside[block.rows])) for block in blocks]
         others = whole - SufficientStatistics.of(own, model.A.shape, squares=True)
         refitted = em.m_step(local.centres, others, (local.noise, local.latent))
-        yield replace(refitted, b=refitted.b + em.data.offset)
+        yield em.finalize(refitted, without=inside)

@@ -129,7 +129,7 @@ class Charts(ChartPriors):
         """Return `posteriors`, evaluated only for charts that may have a noticeable weight.
 
         All arguments have W rows. The other charts have the weight 0. The sums over latent
-        coordinates have single precision, which changes the logarithms by less than 1e-3 nats.
+        coordinates have single precision, which changes the logarithms by at most 0.002 nats.
         """
         settings, step = self.settings, self.settings.cue_step
         if y.shape[1] < step * settings.min_selection_cues:

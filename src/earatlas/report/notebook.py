@@ -110,17 +110,13 @@ def _pictures(posterior: DirectionPosterior, m: int = 0) -> str:
 def _where(posterior: DirectionPosterior) -> dict[str, str]:
     """Return the numbers of a posterior by name."""
     space, radius = posterior.space, posterior.radius_90
-    if is_unknown(radius, space):
-        facts = {"Direction": "unknown"}
-    else:
-        facts = {
-            "Direction": format_coordinates(space, posterior.direction),
-            "90 % region": format_region(space, radius, posterior.credible_area(0.9)),
-        }
+    known = not is_unknown(radius, space)
     alternatives, lateral_angle = posterior.alternatives, posterior.lateral_angle
-    listed = listed_alternatives(alternatives, radius, space)
-    name = "Alternatives" if listed else "Lateral angle"
-    return {**facts, name: format_alternatives(space, alternatives, radius, lateral_angle) or ""}
+    return {
+        "Direction": format_coordinates(space, posterior.direction) if known else "unknown",
+        "90 % region": format_region(space, radius, posterior.credible_area(0.9)),
+        "Possibly": format_alternatives(space, alternatives, radius, lateral_angle) or "",
+    }
 
 
 def _posterior_view(

@@ -104,7 +104,7 @@ def _facts(source: SourceSummary, true: Array | None, direction_error: float) ->
         region = f"within {np.nanmedian(track.radius_90):.1f}° along its path"
         truth = "" if true is None else f"median error {error} along its path"
     elif not source.direction_known:
-        coordinates, region = "unknown", "more than half of all directions"
+        coordinates = "unknown"
     alternatives = format_alternatives(
         space, source.alternatives, source.radius_90, source.lateral_angle
     )

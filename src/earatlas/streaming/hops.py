@@ -24,7 +24,7 @@ import numpy as np
 
 from earatlas.features.input_samples import DCOffsetFilter, SampleChecker
 from earatlas.geometry.alternatives import Alternative
-from earatlas.geometry.lateral_angle import LateralAngle
+from earatlas.geometry.lateral_angle import LateralAngle, lateral_angles
 from earatlas.localization.diagnostics import Doubt, DoubtKind, input_doubt
 from earatlas.streaming.report import LiveReport, LiveSource
 from earatlas.tracking.front_end import TrackingFrontEnd
@@ -113,8 +113,7 @@ class _Position:
         alternatives = tuple(
             replace(one, direction=one.direction[:columns]) for one in track.possible_directions
         )
-        lateral_angle = _lateral_angle(track, front_end)
-        return cls(state, direction, track.radius_90, alternatives, lateral_angle)
+        return cls(state, direction, track.radius_90, alternatives, _lateral_angle(track))
 
 
 def _position_state(track: OnlineTrack, front_end: TrackingFrontEnd) -> tuple[object, ...]:
@@ -126,7 +125,6 @@ def _position_state(track: OnlineTrack, front_end: TrackingFrontEnd) -> tuple[ob
         track.coasting_seconds,
         track.posterior,
         front_end.directional,
-        front_end.tracker.buffer.yaw,
     )
 
 
@@ -245,12 +243,11 @@ class StreamOutput:
         return outputs
 
 
-def _lateral_angle(track: OnlineTrack, front_end: TrackingFrontEnd) -> LateralAngle | None:
+def _lateral_angle(track: OnlineTrack) -> LateralAngle | None:
     """Return the lateral angle of a track, by its posterior; None if it has none."""
     if track.moving or track.posterior is None:
         return None
-    angles = front_end.tracker.buffer.lateral_angle(track.posterior.vectors)
-    found = LateralAngle.of_points(angles)
+    found = LateralAngle.of_points(lateral_angles(track.posterior.vectors))
     return replace(found, radius_90=track.radius_with_drift(found.radius_90))
 
 

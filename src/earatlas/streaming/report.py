@@ -51,8 +51,9 @@ class LiveSource:
         Possible directions on the cone of confusion, `direction` first; empty or one if there is
         no other.
     lateral_angle : LateralAngle, optional
-        Angle from the median plane of the head at its present yaw, positive on the left, with its
-        own 90 % radius. None if the source moves or has not been active long enough.
+        Angle from the median plane, positive on the left, with its own 90 % radius; relative to the
+        room or the head, as `direction` is. None if the source moves or has not been active long
+        enough.
 
     Examples
     --------

@@ -107,11 +107,11 @@ def azimuth_elevation(places: Array) -> Array:
 
 def describe_uncertainty(space: Space, radius: float, area: float | None = None) -> str:
     """Describe the 90 % region by its radius and, if given, its area."""
-    if is_unknown(radius, space):
-        return "90 % region: more than half of all directions"
+    unknown = is_unknown(radius, space)
     if area is None:
-        return f"90 % within {format_radius(space, radius)}"
-    return f"90 % {format_region(space, radius, area)}"
+        return "" if unknown else f"90 % within {format_radius(space, radius)}"
+    region = format_region(space, radius, area)
+    return f"90 % in {region}" if unknown else f"90 % {region}"
 
 
 def scene_view(
