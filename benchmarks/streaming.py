@@ -49,7 +49,7 @@ FALSE_MOTION = {"static_development": MOTION_DEVELOPMENT, "static_judgement": MO
 PARTS = (*KU100_PARTS, *OTHER_HEADS, *FALSE_MOTION)
 BLOCKS = (64, 1000, 48_000)  # block sizes in samples
 RATE, SECONDS, LATE, STEP = 16_000, 9.0, 3 * 16_000, 800
-DELAY, LOW_DELAY = 0.112, 0.024  # seconds
+DELAY, SHORT_DELAY = 0.112, 0.024  # seconds
 BLOCK = 4000  # samples, block size of `soak`
 NEAR = 20.0  # degrees, largest error of a match
 # Start and end of the moving talker, and direction of the static talker, in degrees.
@@ -168,21 +168,21 @@ def static(title: str, atlas: ea.Atlas, scenes: Iterator[ea.SimulatedScene]) -> 
         x = scene.mixture.samples
         reports, sounds, cost = run_stream(atlas.live(rate=RATE), x)
         tracking.add(reports, scene)
-        _, low, low_cost = run_stream(atlas.live(rate=RATE, delay_seconds=LOW_DELAY), x)
+        _, short, short_cost = run_stream(atlas.live(rate=RATE, delay_seconds=SHORT_DELAY), x)
         start = time.process_time()
         offline = atlas.separate(scene.mixture, n_sources=2)
         offline_cost = (time.process_time() - start) / SECONDS
         separated = [source.audio.samples for source in offline.sources]
-        outputs = [list(sounds.values()), list(low.values()), separated]
+        outputs = [list(sounds.values()), list(short.values()), separated]
         sdrs.append([best_sdr(scene.images, each) for each in outputs])
-        costs.append([cost, low_cost, offline_cost])
-    live, low_delay, offline_db = np.mean(sdrs, axis=0)
+        costs.append([cost, short_cost, offline_cost])
+    live, short_delay, offline_db = np.mean(sdrs, axis=0)
     median = np.median(sdrs, axis=0)
-    usual_cost, low_cost, offline_cost = np.mean(costs, axis=0)
+    usual_cost, short_cost, offline_cost = np.mean(costs, axis=0)
     print(
-        f"| {title} | {live:.1f} ({median[0]:.1f}) | {low_delay:.1f} ({median[1]:.1f}) | "
+        f"| {title} | {live:.1f} ({median[0]:.1f}) | {short_delay:.1f} ({median[1]:.1f}) | "
         f"{offline_db:.1f} ({median[2]:.1f}) | {tracking.row()} | "
-        f"{usual_cost:.2f}, {low_cost:.2f}, {offline_cost:.2f} |",
+        f"{usual_cost:.2f}, {short_cost:.2f}, {offline_cost:.2f} |",
         flush=True,
     )
 
@@ -276,7 +276,7 @@ def at_48_khz(atlas: ea.Atlas, count: int) -> None:
         x, late = scene.mixture.samples, slice(3 * fullband.RATE, None)
         true = fullband.above(scene.images)[..., late]
         row = [fullband.sdr_db(true, fullband.above(x)[None, :, late])]
-        for delay in (DELAY, LOW_DELAY):
+        for delay in (DELAY, SHORT_DELAY):
             live = atlas.live(rate=fullband.RATE, delay_seconds=delay)
             _, sounds, cost = run_stream(live, x)
             whole = np.array([*sounds.values(), np.zeros_like(x)])
@@ -293,7 +293,7 @@ def at_48_khz(atlas: ea.Atlas, count: int) -> None:
         "\n|---|---|---|---|---|"
     )
     for title, (all_db, high_db, cost) in zip(
-        ("streaming", "low delay"), np.reshape(figures, (2, 3)), strict=True
+        ("streaming", "delay of 24 ms"), np.reshape(figures, (2, 3)), strict=True
     ):
         print(
             f"| {title} | {all_db:.1f} | {high_db:.1f} | {mixture:.1f} | {cost:.2f} |", flush=True
@@ -426,10 +426,10 @@ def main() -> None:
     ku100 = load_or_learn("ku100", options.atlas)
     if {"static", "moving"} & set(options.parts):
         print(
-            "| | SDR streaming (median) | low delay | `separate` | "
+            "| | SDR streaming (median) | delay of 24 ms | `separate` | "
             "confirmed after, median / 90 % | missed | false per minute | swaps per minute | "
             "error, median / 90 % | within radius | "
-            "CPU s per second: streaming, low delay, `separate` |\n|" + "---|" * 11
+            "CPU s per second: streaming, delay of 24 ms, `separate` |\n|" + "---|" * 11
         )
     if "static" in options.parts:
         for title, scenes in static_scenes(count, seed):
