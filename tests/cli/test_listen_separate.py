@@ -522,6 +522,18 @@ def test_bad_options_are_refused(run: Run, folder: Path, options: list[str], wor
 
 
 @pytest.mark.parametrize(
+    "option", [("--delay", "9"), ("--sources", "9"), ("--adapt",), ("--only", "north")]
+)
+def test_option_that_is_refused_leaves_no_folder(
+    run: Run, folder: Path, tmp_path: Path, option: tuple[str, ...]
+) -> None:
+    """The output folder is created after all options have been checked."""
+    command = ["listen", folder / "head.atlas", "--separate", "--stdin", "-o", tmp_path / "out"]
+    assert run(*command, *option).returncode == 2
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
     ("start", "name"),
     [(b"RIFF", "WAV"), (b"RF64", "WAV"), (b"FORM", "AIFF"), (b"fLaC", "FLAC"), (b"OggS", "OGG")],
 )

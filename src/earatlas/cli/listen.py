@@ -239,16 +239,15 @@ def listen_command(
 
     exports = ListenExports(rttm, dcase, osc, lsl, force)
     exports.check(from_file, atlas)
+    live = learned.live(rate=audio.rate, delay_seconds=delay, max_sources=sources, yaw=head_yaw)
+    adaptation = None
+    if adapt:
+        adaptation = StreamAdaptation.of(learned, audio.rate, output, wait=fast, force=force)
+    # The output folder is created last: an option that is refused would leave it empty.
     options = ListenOptions.of(
         output, only, socket, yaw_stream, form=form, as_json=as_json, every=every, force=force
     )
     options = replace(options, exports=exports)
-    live = learned.live(rate=audio.rate, delay_seconds=delay, max_sources=sources, yaw=head_yaw)
-    adaptation = None
-    if adapt:
-        adaptation = StreamAdaptation.of(
-            learned, audio.rate, options.folder, wait=fast, force=force
-        )
     chosen.note_default()
     separate_stream(live, audio.blocks(BLOCK_SECONDS), audio.clock, options, adaptation)
 

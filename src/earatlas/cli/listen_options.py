@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -41,12 +41,11 @@ class ListenOptions:
         every: float,
         force: bool = False,
     ) -> ListenOptions:
-        """Parse the options of the command line, and create the output folder.
+        """Parse the options of the command line; if they are valid, create the output folder.
 
         `force` deletes the tracks of an earlier run in the folder.
         """
-        return cls(
-            folder=_prepare_folder(output, force=force),
+        options = cls(
             only=None if only is None else parse_direction(only),
             form=form,
             as_json=as_json,
@@ -54,6 +53,7 @@ class ListenOptions:
             socket=None if socket is None else parse_socket(socket),
             yaw_stream=yaw_stream,
         )
+        return replace(options, folder=_prepare_folder(output, force=force))
 
 
 def _prepare_folder(output: Path | None, *, force: bool) -> Path | None:
