@@ -39,6 +39,7 @@ from earatlas.localization.localizer import Localizer, localize
 from earatlas.localization.result import Localization
 from earatlas.localization.windowed import Track, WindowSettings, localize_windows
 from earatlas.packaged_atlases import EXAMPLE_ATLAS, PACKAGED_ATLASES
+from earatlas.streaming.delay import DEFAULT_DELAY_SECONDS
 from earatlas.threads import single_threaded_blas
 from earatlas.types import Array, Progress, field_values
 
@@ -465,7 +466,7 @@ class Atlas(LearnedHead):
         self,
         *,
         rate: int | None = None,
-        delay_seconds: float = 0.112,
+        delay_seconds: float = DEFAULT_DELAY_SECONDS,
         max_sources: int = 4,
         yaw: YawLike | None = None,
     ) -> Live:
@@ -476,7 +477,7 @@ class Atlas(LearnedHead):
         rate : int, optional
             Sampling rate of the stream in Hz; by default that of the atlas.
         delay_seconds : float, default 0.112
-            Largest latency of the separated signals, from 0.024 to 2 s. In reverberant rooms, a
+            Largest latency of the separated signals, from 0.024 to 1 s. In reverberant rooms, a
             longer one separates better.
         max_sources : int, default 4
             Largest number of sources.

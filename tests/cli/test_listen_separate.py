@@ -496,7 +496,8 @@ def test_clock_counts_late_blocks() -> None:
     [
         (["--only", "30,0"], "--separate"),
         (["--delay", "0.5"], "--delay must be used with --separate"),
-        (["--separate", "--delay", "3"], "--delay must be from 0.024 to 2, got 3"),
+        (["--separate", "--delay", "3"], "--delay must be from 0.024 to 1 s, got 3"),
+        (["--separate", "--delay", "500"], "got 500. Give it in seconds: 0.112 is the default."),
         (["--separate", "--only", "north"], "azimuth,elevation"),
         (["--separate", "--channels", "1"], "from 2 to 64"),
         (["--separate", "--socket", "localhost"], "HOST:PORT"),

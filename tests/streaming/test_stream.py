@@ -167,6 +167,27 @@ def test_ended_track_returns_its_last_samples(
         np.testing.assert_array_equal(sounds[1], expected[1])
 
 
+def test_replaced_track_keeps_its_last_sound(
+    reverberant_atlas: ea.Atlas, atlas_head: ea.Head
+) -> None:
+    """With the longest delay, the sound of a talker is due before another one takes the track."""
+    talkers = [(4.0, 1, PAIR[0]), (2.0, 2, PAIR[1])]  # seconds, seed and direction
+    first, second = (
+        ea.render_scene(atlas_head, [ea.synthetic_speech(seconds, seed=seed)], [place]).mixture
+        for seconds, seed, place in talkers
+    )
+    end = 4 * RATE
+    x = np.zeros((2, round(4.3 * RATE) + second.samples.shape[1]))
+    x[:, : first.samples.shape[1]] += first.samples
+    x[:, round(4.3 * RATE) :] += second.samples
+    live = reverberant_atlas.live(delay_seconds=1.0, max_sources=1)
+    _, sounds = run_stream(live, x, 800)
+    assert list(sounds) == [1, 2]
+    late = slice(end - RATE, end)
+    np.testing.assert_allclose(sounds[1][:, late], x[:, late], atol=1e-3)
+    assert not sounds[2][:, :end].any()
+
+
 def test_snapshot_continues_identically(
     reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene, result: StreamResult
 ) -> None:
@@ -241,7 +262,7 @@ def test_masks_belong_to_the_window_that_is_synthesized(
     reverberant_atlas: ea.Atlas, scene: ea.SimulatedScene
 ) -> None:
     """With a delay, masks are those of an earlier frame, with the newest cues."""
-    latency = latency_profile(0.16)
+    latency = latency_profile(0.16, RATE)
     filterbank = latency.filterbank(RATE)
     stage = MaskStage(reverberant_atlas.separator, filterbank, latency)
     for t in range(80):

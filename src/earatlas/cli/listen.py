@@ -22,6 +22,7 @@ from earatlas.features.audio_files import audio_seconds
 from earatlas.localization.diagnostics import DoubtKind
 from earatlas.localization.localizer import Localizer
 from earatlas.localization.result import Localization
+from earatlas.streaming.delay import DEFAULT_DELAY_SECONDS
 
 __all__ = ["app", "listen_command"]
 
@@ -33,7 +34,6 @@ _RATE = 48_000  # Hz
 _N_CHANNELS = 2
 _MAX_SOURCES = 4
 _MEMORY_SECONDS = 1.0
-_DELAY_SECONDS = 0.112
 
 
 class _ListenCommand(Command):
@@ -119,10 +119,10 @@ def listen_command(
         float,
         typer.Option(
             metavar="SECONDS",
-            help="With --separate: largest latency of the signals, 0.024 to 2 s. A longer one "
+            help="With --separate: largest latency of the signals, 0.024 to 1 s. A longer one "
             "separates better in reverberant rooms.",
         ),
-    ] = _DELAY_SECONDS,
+    ] = DEFAULT_DELAY_SECONDS,
     sources: Annotated[
         int, typer.Option(metavar="N", help="With --separate: maximum number of sources.")
     ] = _MAX_SOURCES,
@@ -219,7 +219,7 @@ def listen_command(
             only=only,
             socket=socket,
             yaw_stream=yaw_stream,
-            delay=None if delay == _DELAY_SECONDS else delay,
+            delay=None if delay == DEFAULT_DELAY_SECONDS else delay,
             sources=None if sources == _MAX_SOURCES else sources,
             rttm=rttm,
             dcase=dcase,

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from earatlas.errors import InputError
 from earatlas.parts import Parts
 from earatlas.separation.demixing.permutation_alignment import ExpectedCues
+from earatlas.streaming.delay import check_delay
 from earatlas.streaming.filterbank import AnalysisFrames, Filterbank, OverlapAdd, crossfade
 from earatlas.streaming.fir_demixing import FirDemixer, FirEstimate
 from earatlas.streaming.online_demixing import DemixingEstimate, OnlineDemixer
@@ -96,22 +96,22 @@ class LatencyProfile:
 
 DEFAULT_LATENCY = LatencyProfile(0.016, 7, 16, 7, 32, 8)  # 112 ms
 _LOW_LATENCY = LatencyProfile(0.008, 8, 32, 3, 48, 16)  # 24 ms
-_MAX_DELAY_SECONDS = 2.0  # longer delays are those of recordings
-_REFINED_DELAY_SECONDS, _REFINED_FIR_HOPS = 0.5, 64  # delay from which filters are refined
+# Latency from which filters are refined: that of a delay of 0.5 s is up to a hop shorter.
+_REFINED_LATENCY_SECONDS, _REFINED_FIR_HOPS = 0.484, 64
 
 
-def latency_profile(delay_seconds: float) -> LatencyProfile:
-    """Return the profile with the longest latency up to `delay_seconds`."""
-    low, high = _LOW_LATENCY.latency_seconds, _MAX_DELAY_SECONDS
-    seconds = delay_seconds + 1e-9  # a latency itself is not rounded down
-    if not low <= seconds or not delay_seconds <= high:
-        raise InputError(
-            f"delay_seconds must be from {low:g} to {high:g}, got {delay_seconds}. "
-            f"{DEFAULT_LATENCY.latency_seconds:g} is the default; use `separate` for recordings."
-        )
-    profile = DEFAULT_LATENCY if seconds >= DEFAULT_LATENCY.latency_seconds else _LOW_LATENCY
-    delay_hops = int((seconds - profile.latency_seconds) / profile.hop_seconds)
-    refined_hops = _REFINED_FIR_HOPS if seconds >= _REFINED_DELAY_SECONDS else 0
+def latency_profile(delay_seconds: float, rate: int) -> LatencyProfile:
+    """Return the profile for a delay: hops of 16 ms if they fit, and as many as fit in it.
+
+    At some rates hops are shorter than nominal, so that more of them fit.
+    """
+    seconds = check_delay(delay_seconds) + 1e-9  # a latency itself is not rounded down
+    profile, filterbank = DEFAULT_LATENCY, DEFAULT_LATENCY.filterbank(rate)
+    if seconds < filterbank.latency_samples / rate:
+        profile, filterbank = _LOW_LATENCY, _LOW_LATENCY.filterbank(rate)
+    delay_hops = int(seconds / filterbank.hop_seconds) - filterbank.synthesis_hops
+    latency_seconds = (filterbank.synthesis_hops + delay_hops) * filterbank.hop_seconds
+    refined_hops = _REFINED_FIR_HOPS if latency_seconds >= _REFINED_LATENCY_SECONDS else 0
     return replace(profile, delay_hops=delay_hops, refined_fir_hops=refined_hops)
 
 

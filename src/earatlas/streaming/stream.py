@@ -16,6 +16,7 @@ from earatlas.errors import InputError, SettingHint
 from earatlas.features.audio import check_block, check_rate
 from earatlas.localization.head_rotation import HeadMotion, YawLike, check_yaw
 from earatlas.separation.separator import Separator, check_source_count
+from earatlas.streaming.delay import DEFAULT_DELAY_SECONDS
 from earatlas.streaming.hops import OutputSettings, StreamInput, StreamOutput
 from earatlas.streaming.renderer import latency_profile
 from earatlas.streaming.report import LiveReport
@@ -39,7 +40,7 @@ class Live:
     rate : int, optional
         Sampling rate of the input in Hz, from 8 000 to 192 000. Default: the head's rate.
     delay_seconds : float, default 0.112
-        Largest latency of the separated signals, from 0.024 to 2 s. In reverberant rooms, a longer
+        Largest latency of the separated signals, from 0.024 to 1 s. In reverberant rooms, a longer
         one separates better, since filters are estimated from the sound that follows, too.
     max_sources : int, default 4
         Largest number of sources at a time.
@@ -74,7 +75,7 @@ class Live:
         separator: Separator,
         *,
         rate: int | None = None,
-        delay_seconds: float = 0.112,
+        delay_seconds: float = DEFAULT_DELAY_SECONDS,
         max_sources: int = 4,
         yaw: YawLike | None = None,
     ) -> None:
@@ -103,7 +104,7 @@ class Live:
         known_yaw = None if yaw is None else check_yaw(yaw, head.space)
         # Yaws are kept for 50 times as long, 5 s.
         self._motion = HeadMotion(known_yaw, memory_seconds=0.1)
-        latency = latency_profile(delay_seconds)
+        latency = latency_profile(delay_seconds, self.rate)
         self._rendering = RenderStage(self.rate, latency, head.layout, max_sources)
         filterbank = self._rendering.renderer.filterbank
         self._tracking = TrackStage(
