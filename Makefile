@@ -20,7 +20,7 @@ environments: $(STAMP) $(DOCS)/installed
 # matrix products do not benefit from several. tests/slow_tests.py determines the order of the files.
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
-check: style types  ## daily: style, types, vocabulary and the fast tests, about 35 s
+check: style types  ## daily: style, types, vocabulary and the fast tests, about 30 s
 	$(PYTEST) -m "not slow"
 
 test: style  ## all tests; COVERAGE=1 measures the coverage, which must be at least 97 %
