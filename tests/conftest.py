@@ -5,7 +5,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
-from unittest import mock
 
 import executed_lines  # before the package is imported
 import numpy as np
@@ -111,22 +110,9 @@ def arranged_pictures(
 
 
 @pytest.fixture
-def undrawn_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let sections of experiments draw nothing, for tests of their text."""
-    figure = mock.MagicMock()
-    figure.add_subplot.return_value.get_ylim.return_value = (1.0, 10.0)
-    for name, replacement in {
-        "earatlas.experiments.figure_parts.new_figure": lambda *_: figure,
-        "earatlas.experiments.figure_parts.style_axes": lambda *_: None,
-        "earatlas.experiments.figure_parts.save": lambda figure, path: path,
-        "earatlas.plotting.manifolds.plot_manifolds": lambda *_: None,
-        "earatlas.plotting.scenes.draw_ild": lambda *_, **__: None,
-        "earatlas.plotting.scenes.draw_mask": lambda *_, **__: None,
-        "earatlas.plotting.scenes.draw_posterior": lambda *_, **__: None,
-        "earatlas.plotting.style.degree_labels": lambda *_: None,
-        "earatlas.experiments.figure_parts.degree_labels": lambda *_: None,
-    }.items():
-        monkeypatch.setattr(name, replacement)
+def unsaved_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sections of experiments draw, but save nothing, for tests of their text."""
+    monkeypatch.setattr("earatlas.experiments.figure_parts.save", lambda figure, path: path)
 
 
 @pytest.fixture(autouse=True)

@@ -162,7 +162,7 @@ def test_reverberant_heads_are_skipped(
     assert _applies(EXPERIMENTS["rooms"], Bench("mine"), "mine", alone), "the experiment refuses it"
 
 
-@pytest.mark.usefixtures("undrawn_figures")
+@pytest.mark.usefixtures("unsaved_figures")
 def test_finished_rows_are_kept(
     full_run: tuple[Path, dict[str, Any]], run: Run, tmp_path: Path
 ) -> None:
@@ -207,7 +207,7 @@ def test_finished_rows_are_kept(
     assert (folder / "results.md").read_text() == before
 
 
-@pytest.mark.usefixtures("undrawn_figures")
+@pytest.mark.usefixtures("unsaved_figures")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_row_order_does_not_matter(
     full_run: tuple[Path, dict[str, Any]], name: str, tmp_path: Path

@@ -527,7 +527,7 @@ def test_claims_of_the_findings_hold() -> None:
             )
 
 
-@pytest.mark.usefixtures("undrawn_figures")
+@pytest.mark.usefixtures("unsaved_figures")
 def test_page_in_the_repository_matches_its_rows(tmp_path: Path) -> None:
     """docs/results.md equals the page of docs/results/rows, except for marks of stale rows."""
     docs = Path(__file__).parents[2] / "docs"
