@@ -15,7 +15,7 @@ from head_files import write_sofa
 from tests_support import refused
 
 import earatlas as ea
-from earatlas.cli.adapt import _REMEDIES
+from earatlas.cli.adapt import _REMEDIES, _ROOM_REMEDY, _remedy
 from earatlas.hrtf.head import ImpulseResponses
 from earatlas.hrtf.simulated import (
     LEFT_EAR,
@@ -24,8 +24,9 @@ from earatlas.hrtf.simulated import (
     simulated_responses,
 )
 from earatlas.packaged_atlases import EXAMPLE_ATLAS
-from earatlas.population.adaptation_report import AdaptationVerdict
+from earatlas.population.adaptation_report import Adaptation, AdaptationVerdict
 from earatlas.population.learning import PopulationSettings
+from earatlas.population.population import Listener
 
 Run = Callable[..., CompletedProcess[str]]
 
@@ -166,8 +167,26 @@ def test_adapt_refuses(files: Files, run: Run, tmp_path: Path) -> None:
 
 
 def test_every_refusal_has_a_remedy() -> None:
-    """The sentence about a refused adaptation ends with what to do, whatever the reason."""
+    """A refused adaptation ends with what to do, whatever the reason, as in the guide."""
     assert set(_REMEDIES) == set(AdaptationVerdict) - {AdaptationVerdict.ADAPTED}
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "unmeasured-head.md"
+    lines = guide.read_text(encoding="utf-8").replace("`", "").splitlines()
+    in_guide = dict(line[2:-2].split(" | ") for line in lines if line.count(" | ") == 1)
+    told = {str(verdict): in_guide.get(str(verdict)) for verdict in _REMEDIES}
+    assert told == {str(verdict): remedy for verdict, remedy in _REMEDIES.items()}
+    assert f"*{_ROOM_REMEDY}*" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("verdict", _REMEDIES)
+def test_remedy_in_rooms(verdict: AdaptationVerdict) -> None:
+    """Half of the recordings must be reverberant, and the reason one that rooms can cause."""
+    listener = Listener(np.zeros(2), np.eye(2))
+    refusals = [Adaptation(verdict, listener, 16, 0.0, 0.5, 0.5, n) for n in (0, 7, 8, 16)]
+    refusals.append(replace(refusals[0], recordings=0))
+    named = [_ROOM_REMEDY in _remedy(one) for one in refusals]
+    assert all(_remedy(one).endswith(_REMEDIES[verdict]) for one in refusals)
+    independent = {"TOO_FEW", "ONE_DIRECTION", "MIRRORED_LABELS", "WRONG_LABELS"}
+    assert named == [False, False, *[verdict.name not in independent] * 2, False]
 
 
 def test_localize_adapts_to_all_recordings(files: Files, run: Run, tmp_path: Path) -> None:

@@ -26,12 +26,15 @@ __all__ = ["adapt_command", "app"]
 app = command_app()
 
 _REMEDIES = {
-    AdaptationVerdict.NO_GAIN: "Use the atlas as it is, or add recordings.",
-    AdaptationVerdict.OTHER_HEAD: "Measure this head, or learn a population of such heads.",
+    AdaptationVerdict.NO_GAIN: "Check that all recordings have the same listener, and add "
+    "recordings, or use the atlas as it is.",
+    AdaptationVerdict.OTHER_HEAD: "Record one source at a time, and check the channels and the "
+    "microphones. Otherwise, measure this head, or learn a population of such heads.",
     AdaptationVerdict.TOO_FEW: "Record more talkers, one at a time.",
     AdaptationVerdict.ONE_DIRECTION: "Add recordings from other directions.",
-    AdaptationVerdict.SMALL_GAIN: "Add recordings, or directions of some of them (--labels). "
-    "A dummy head is not a person: use an atlas of its model.",
+    AdaptationVerdict.SMALL_GAIN: "Check that all recordings have the same listener, and add "
+    "recordings, or directions of some of them (--labels). A dummy head is not a person: use an "
+    "atlas of its model.",
     AdaptationVerdict.WORSE_FIT: "Check that all recordings have the same listener. "
     "A dummy head is not a person: use an atlas of its model.",
     AdaptationVerdict.TWO_LISTENERS: "Adapt to each listener separately.",
@@ -39,6 +42,21 @@ _REMEDIES = {
     "ones are to the left.",
     AdaptationVerdict.WRONG_LABELS: "Check which recording has which direction.",
 }
+# Reverberation can be the cause of these.
+_IN_ROOMS = frozenset(
+    {
+        AdaptationVerdict.NO_GAIN,
+        AdaptationVerdict.OTHER_HEAD,
+        AdaptationVerdict.SMALL_GAIN,
+        AdaptationVerdict.WORSE_FIT,
+        AdaptationVerdict.TWO_LISTENERS,
+    }
+)
+_ROOM_REMEDY = (
+    "Many of the recordings are reverberant and say less about a head: add recordings without "
+    "reverberation."
+)
+_MANY_REVERBERANT = 0.5  # share of the usable segments
 
 
 @app.command(
@@ -100,9 +118,18 @@ def _adapt_atlas(
         raise InputError(
             "recordings must improve the atlas to adapt it, got a refusal: "
             f"{adaptation.verdict} ({format_segments(adaptation)}). "
-            f"{_REMEDIES[adaptation.verdict]}"
+            f"{_remedy(adaptation)}"
         )
     return adapted, adaptation
+
+
+def _remedy(adaptation: Adaptation) -> str:
+    """Return what to do about a refused adaptation."""
+    remedy, reverberant = _REMEDIES[adaptation.verdict], adaptation.reverberant
+    many = reverberant >= max(_MANY_REVERBERANT * adaptation.recordings, 1)
+    if adaptation.verdict not in _IN_ROOMS or not many:
+        return remedy
+    return f"{_ROOM_REMEDY} {remedy}"
 
 
 def _read_labels(table: Path, files: Sequence[Path]) -> list[tuple[float, float] | None]:
