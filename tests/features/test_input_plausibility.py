@@ -134,6 +134,26 @@ def test_one_signal_with_independent_noise_is_found(level_db: float) -> None:
     assert faults_of(with_noise(np.stack([sound, sound]), level_db), symmetric) == []
 
 
+@pytest.mark.parametrize("direction", [(60.0, 0.0), (80.0, 0.0), (-60.0, 0.0)])
+def test_a_loud_reflection_in_the_far_ear_is_not_late(
+    limits: InterauralLimits, direction: tuple[float, float]
+) -> None:
+    """It is louder than the direct sound at high frequencies only; a real lag is found with it."""
+    near = 0 if direction[0] > 0 else 1
+    x = talker(direction)
+    x[1 - near] += 0.6 * np.roll(x[near], round(0.015 * RATE))
+    statistics = statistics_of(x)
+    assert not find_input_faults(statistics, limits)
+    for settings in (
+        PlausibilitySettings(low_late_ratio=0.0),
+        PlausibilitySettings(min_direct_correlation=1e9),
+    ):
+        (finding,) = find_input_faults(statistics, limits, settings)
+        assert (finding.fault, finding.channel) == (InputFault.LATE_CHANNEL, 1 - near)
+    for ears in (x, x[::-1]):
+        assert faults_of(late(ears, 160), limits) == [InputFault.LATE_CHANNEL]
+
+
 def test_a_clear_delay_beyond_the_head_is_late(limits: InterauralLimits) -> None:
     """1 ms is more than a head can do, as of a recording at 48 kHz that is read as 16 kHz."""
     direction, low = (0.0, 0.0), np.arange(150.0, 1000.0, 25.0)

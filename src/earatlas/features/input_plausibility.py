@@ -7,7 +7,8 @@ same statistics and the same decisions.
     dead channel      one channel has sound while the other has none
     same signal       both channels have one signal up to a gain: their ratio varies less over
                       frequency than that of the head at any direction
-    late channel      the channels correlate best at a delay that no direction of the head has
+    late channel      the channels correlate best at a delay that no direction of the head has, and
+                      not only at high frequencies, as with a reflection in the far ear
     inverted channel  the correlation within these delays is negative
     unequal gains     the level difference at low frequencies, where heads hardly cast a shadow,
                       contradicts the delay
@@ -118,6 +119,8 @@ class PlausibilitySettings:
     delay_margin_seconds: float = 0.2e-3  # beyond the largest delay of the head
     late_ratio: float = 2.0  # correlation at implausible delays relative to plausible ones
     min_late_correlation: float = 0.12
+    low_late_ratio: float = 1.1  # the same ratio at low frequencies; below, it is a reflection
+    min_direct_correlation: float = 6.0  # of a reflection, at plausible delays, relative to the RMS
     stretched_limits: float = 3.0  # delays of a wrong sampling rate, in limits of the head
     stretched_ratio: float = 1.25  # the same ratio at low frequencies, within these delays
     min_stretched_correlation: float = 0.3
@@ -267,7 +270,9 @@ def _signal_fault(
     if late > max(settings.late_ratio * np.abs(plausible).max(), settings.min_late_correlation):
         lag = k + 1 + int(np.abs(implausible).argmax())
         seconds = (lag if lag < len(r) / 2 else lag - len(r)) / statistics.rate
-        return FaultFinding(InputFault.LATE_CHANNEL, abs(seconds), int(seconds > 0))
+        direct = float(np.abs(plausible).max()) / float(np.sqrt(np.mean(implausible**2)))
+        if not _is_reflection(statistics, seconds, limit, direct, settings):
+            return FaultFinding(InputFault.LATE_CHANNEL, abs(seconds), int(seconds > 0))
     delays = _delay_grid(limit)
     low = statistics.correlation_at(delays, settings.low_hz)
     beyond = settings.stretched_limits * delays
@@ -295,6 +300,29 @@ def _signal_fault(
             return FaultFinding(fault, distortion.value)
         return FaultFinding(fault, abs(distortion.value), int(distortion.value > 0))
     return _unequal_gains(statistics, limits, delay, correlation, settings)
+
+
+def _is_reflection(
+    statistics: InterauralStatistics,
+    seconds: float,
+    limit: float,
+    direct: float,
+    settings: PlausibilitySettings,
+) -> bool:
+    """Whether the channels correlate best at a delay because a reflection is louder in one ear.
+
+    The far ear of a source at the side may receive a reflection that is louder than the direct
+    sound, but not at low frequencies, where heads hardly cast a shadow. `direct` is the correlation
+    within the delays of the head, relative to the RMS of that at other delays.
+    """
+    if abs(seconds) < 2 * limit or direct < settings.min_direct_correlation:
+        return False
+    delays = _delay_grid(limit)
+    at_head, at_lag = (
+        float(np.abs(statistics.correlation_at(delays + centre, settings.low_hz)).max())
+        for centre in (0.0, seconds)
+    )
+    return at_lag < settings.low_late_ratio * at_head
 
 
 def _unequal_gains(
