@@ -219,7 +219,7 @@ def commands(folder: Path, out: Path) -> dict[str, list[object]]:
         "track": ["localize", learned, recording, "--track", out / "t.csv", "--hop", 0.008,
                   "--window", 0.1],
         "batch": ["localize", learned, recording, "-o", out],
-        "listen": ["listen", learned, "--separate", "-o", out / "live", "--from", recording],
+        "listen": ["listen", "simulated", "--separate", "-o", out / "live", "--from", recording],
     }  # fmt: skip
 
 
