@@ -172,8 +172,8 @@ def test_every_refusal_has_a_remedy() -> None:
     guide = Path(__file__).parents[2] / "docs" / "guide" / "unmeasured-head.md"
     lines = guide.read_text(encoding="utf-8").replace("`", "").splitlines()
     in_guide = dict(line[2:-2].split(" | ") for line in lines if line.count(" | ") == 1)
-    told = {str(verdict): in_guide.get(str(verdict)) for verdict in _REMEDIES}
-    assert told == {str(verdict): remedy for verdict, remedy in _REMEDIES.items()}
+    given = {str(verdict): in_guide.get(str(verdict)) for verdict in _REMEDIES}
+    assert given == {str(verdict): remedy for verdict, remedy in _REMEDIES.items()}
     assert f"*{_ROOM_REMEDY}*" in "\n".join(lines)
 
 
